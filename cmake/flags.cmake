@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler flags of every target, and the overlays that are compiled for one instruction set.
+add_library(rung_flags INTERFACE)
+target_compile_options(rung_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
+  -Wno-unknown-pragmas
+  # Messages are cut at the size of their buffer by design.
+  $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
+  -fvisibility=hidden
+  # Results must not depend on what a compiler chooses to contract or reorder. The last two do not
+  # change values, only what may be assumed about errno and traps.
+  -ffp-contract=off -fno-math-errno -fno-trapping-math
+  $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
+if(RUNG_WERROR)
+  target_compile_options(rung_flags INTERFACE -Werror)
+endif()
+if(RUNG_SANITIZE)
+  target_compile_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer
+                                              -fno-sanitize-recover=all -g)
+  target_link_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE})
+endif()
+
+function(rung_isa_overlays)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+    return()
+  endif()
+  foreach(source ${ARGN})
+    if(source MATCHES "_avx2\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    elseif(source MATCHES "_avx512\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every unit test includes: cmocka with its prerequisites, and checks of rung_status.
+#ifndef RUNGI_TESTS_TESTING_H
+#define RUNGI_TESTS_TESTING_H
+
+// cmocka needs these four first.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <string.h>
+
+#include "rung/status.h"
+
+// Passes when the call returns RUNG_OK; else prints the error record and fails the test.
+#define assert_ok(call)                                            \
+    do {                                                           \
+        if ((call) != RUNG_OK)                                     \
+            fail_msg("%s: %s", #call, rung_error_last()->message); \
+    } while (0)
+
+// Passes when the call fails with `code` and a message that contains `text`.
+#define assert_fails(code, text, call)                                                          \
+    do {                                                                                        \
+        rung_status got_ = (call);                                                              \
+        if (got_ != (code) || !strstr(rung_error_last()->message, (text)))                      \
+            fail_msg("%s: got %s (%s), expected %s with \"%s\"", #call, rung_status_text(got_), \
+                     got_ ? rung_error_last()->message : "", rung_status_text(code), (text));   \
+    } while (0)
+
+#define RUN_TESTS(tests) cmocka_run_group_tests_name(__FILE__, tests, NULL, NULL)
+
+#endif
