@@ -12,6 +12,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "rung/status.h"
