@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device interface that back ends implement (cpu/ now). Public calls check their arguments and
+// keep the memory account in device.c, then go through this table.
+#ifndef RUNGI_DEVICE_DEVICE_H
+#define RUNGI_DEVICE_DEVICE_H
+
+#include <pthread.h>
+
+#include "rung/device.h"
+
+// Kinds of devices that operators have kernels for.
+typedef enum rungi_device_kind { RUNGI_CPU, RUNGI_DEVICE_KINDS } rungi_device_kind;
+
+// Work of a stream: returns a status like any other call. A failure is kept by the stream and later
+// work of it is skipped until rung_stream_sync reports it.
+typedef rung_status (*rungi_work_fn)(void *arg);
+
+// Which delay of the device applies to a piece of work.
+typedef enum rungi_work_kind { RUNGI_WORK_OP, RUNGI_WORK_COPY, RUNGI_WORK_MARK } rungi_work_kind;
+
+typedef struct rungi_device_backend {
+    rungi_device_kind kind;
+    rung_status (*alloc)(rung_device *device, uint64_t bytes, void **data_out);
+    void (*free)(rung_device *device, void *data, uint64_t bytes);
+    rung_status (*stream_create)(rung_device *device, rung_stream **stream_out);
+    void (*stream_destroy)(rung_stream *stream);
+    rung_status (*stream_submit)(rung_stream *stream, rungi_work_kind kind, rungi_work_fn fn,
+                                 void *arg);
+    rung_status (*stream_sync)(rung_stream *stream);
+    rung_status (*stream_copy)(rung_stream *stream, void *dst, const void *src, uint64_t bytes);
+    rung_status (*event_create)(rung_device *device, rung_event **event_out);
+    void (*event_destroy)(rung_event *event);
+    rung_status (*event_record)(rung_event *event, rung_stream *stream);
+    rung_status (*event_wait)(rung_event *event, rung_stream *stream);
+    void (*event_sync)(rung_event *event);
+    bool (*event_done)(const rung_event *event);
+} rungi_device_backend;
+
+struct rung_device {
+    const rungi_device_backend *backend;
+    rung_context *context;
+    char name[32];
+    int index;
+    rung_device_options options; // threads resolved
+    pthread_mutex_t lock;        // guards what follows
+    rung_memory_stats memory;
+    struct rungi_block *blocks; // live allocations, newest first
+};
+
+// Every back end's stream and event begin with the device.
+struct rung_stream {
+    rung_device *device;
+};
+
+struct rung_event {
+    rung_device *device;
+};
+
+// Submits work to a stream. On an inline device it has run when this returns, and a failure is
+// returned at once. `arg` must stay valid until it has run.
+rung_status rungi_stream_submit(rung_stream *stream, rungi_work_kind kind, rungi_work_fn fn,
+                                void *arg);
+// Does the stream run on the calling thread?
+bool rungi_stream_inline(const rung_stream *stream);
+
+// Cores that this process may run on: its CPU set, cut by a container's CPU quota. At least 1.
+int rungi_cpu_count(void);
+
+extern const rungi_device_backend rungi_cpu_backend;
+
+#endif
