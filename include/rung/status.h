@@ -23,7 +23,7 @@ extern "C" {
 #define RUNG_STATUS_MAP(X)               \
     X(OK, "ok", 0)                       \
     X(INVALID, "invalid argument", 2)    \
-    X(SHAPE, "shape mismatch", 2)        \
+    X(MISMATCH, "shapes do not fit", 2)  \
     X(CONFIG, "bad configuration", 2)    \
     X(NOT_FOUND, "not found", 1)         \
     X(IO, "input/output error", 1)       \

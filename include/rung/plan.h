@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: a graph compiled for one batch size, device and set of switches.
+//
+// Compiling infers shapes, applies the passes, chooses kernels and gives every buffer its place in
+// one arena. A step then replays the plan: no allocation, no dispatch, no graph work. Training,
+// evaluation and the short last batch are different plans of one graph; they share a state, and
+// may share an arena.
+#ifndef RUNG_PLAN_H
+#define RUNG_PLAN_H
+
+#include "rung/state.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rung_plan rung_plan;
+typedef struct rung_arena rung_arena;
+
+typedef enum rung_layout {
+    RUNG_LAYOUT_PLAIN,         // NCHW
+    RUNG_LAYOUT_CHANNELS_LAST, // NHWC
+    RUNG_LAYOUT_BLOCKED,       // NChw8c or NChw16c where the channels divide, else channels last
+} rung_layout;
+
+typedef enum rung_kernels {
+    RUNG_KERNELS_OWN,     // the best of own and library kernels, in each operator's order
+    RUNG_KERNELS_LIBRARY, // the library's where it has one
+    RUNG_KERNELS_REFERENCE,
+} rung_kernels;
+
+typedef struct rung_dim_value {
+    const char *symbol; // as given to rung_symbol
+    int64_t value;
+} rung_dim_value;
+
+typedef struct rung_compile_options {
+    int64_t batch;              // RUNG_BATCH; at least 1
+    const rung_dim_value *dims; // other symbolic dimensions
+    int n_dims;
+    bool training;              // layers behave as in training
+    bool gradients;             // backward is planned: needs a loss
+    const char *const *outputs; // outputs wanted, NULL: all. What they do not need is left out
+    int n_outputs;
+    int threads; // 0: the device's
+    bool fuse;
+    rung_layout layout;
+    rung_kernels kernels;
+    rung_arena *arena; // shared memory for activations; NULL: the plan has its own
+} rung_compile_options;
+
+// Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,
+// state and arena are borrowed for its life.
+// Errors: the graph's first mistake; RUNG_INVALID for a batch below 1, a symbol without a value, an
+// unknown output, gradients without a loss; RUNG_MISMATCH when shapes do not fit at these sizes;
+// RUNG_NO_MEMORY.
+RUNG_API rung_status rung_compile(const rung_graph *graph, rung_state *state,
+                                  const rung_compile_options *options, rung_plan **plan_out);
+RUNG_API void rung_plan_destroy(rung_plan **plan);
+
+// Memory that several plans take turns in: it is as large as the largest of them needs. Plans that
+// share an arena must not run at the same time, and running one destroys the others' outputs.
+RUNG_API rung_status rung_arena_create(rung_device *device, rung_arena **arena_out);
+RUNG_API void rung_arena_destroy(rung_arena **arena);
+
+// Says where an input's values lie for the next runs: contiguous row-major, dtype and shape as
+// declared with this plan's sizes. Not copied: the memory is read during the run.
+// Errors: RUNG_NOT_FOUND naming the inputs there are.
+RUNG_API rung_status rung_plan_bind(rung_plan *plan, const char *input, const void *data);
+
+// Numbers of a step that random operators are keyed by. Default: all zero.
+RUNG_API void rung_plan_set_step(rung_plan *plan, uint64_t seed, uint64_t step);
+
+// Runs forward: all outputs are computed.
+RUNG_API rung_status rung_plan_forward(rung_plan *plan);
+// Runs backward after forward: the gradients of the state are overwritten, not added to (what
+// PyTorch calls zero_grad(set_to_none=True) has no counterpart: there is nothing to zero).
+RUNG_API rung_status rung_plan_backward(rung_plan *plan);
+
+// A view of an output, valid until the next run of a plan in the same arena.
+RUNG_API rung_status rung_plan_output(const rung_plan *plan, const char *output,
+                                      rung_view *view_out);
+// The loss of the last forward.
+RUNG_API rung_status rung_plan_loss(const rung_plan *plan, float *loss_out);
+
+typedef struct rung_plan_memory {
+    uint64_t arena;       // bytes of activations, gradients of activations and workspace
+    uint64_t lower_bound; // the largest set of them that is live at once
+    uint64_t params, grads, buffers;
+} rung_plan_memory;
+
+RUNG_API rung_plan_memory rung_plan_memory_use(const rung_plan *plan);
+
+// A listing of the plan: every step with its operator, shapes, kernel, why others were refused,
+// flops, bytes and place in the arena. Allocated; freed with free().
+RUNG_API rung_status rung_plan_explain(const rung_plan *plan, char **text_out);
+
+// Number of steps (kernel calls) of forward and backward.
+RUNG_API void rung_plan_steps(const rung_plan *plan, int *forward_out, int *backward_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

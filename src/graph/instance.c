@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances: a plan's pointers and kernel states, and the loop that runs its steps.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "graph/plan.h"
+#include "ops/threads.h"
+
+static rung_status arena_reserve(rung_arena *arena, size_t bytes)
+{
+    if (arena->bytes >= bytes && arena->data)
+        return RUNG_OK;
+    void *data;
+    rung_device_free(arena->device, arena->data);
+    arena->data = NULL;
+    arena->bytes = 0;
+    RUNG_TRY(rung_device_alloc(arena->device, bytes, "activations", &data));
+    arena->data = data;
+    arena->bytes = bytes;
+    arena->generation++;
+    return RUNG_OK;
+}
+
+rung_status rung_arena_create(rung_device *device, rung_arena **arena_out)
+{
+    rung_arena *arena = calloc(1, sizeof *arena);
+    RUNG_CHECK(arena, RUNG_NO_MEMORY, "no memory for an arena");
+    arena->device = device;
+    *arena_out = arena;
+    return RUNG_OK;
+}
+
+void rung_arena_destroy(rung_arena **arena)
+{
+    if (!arena || !*arena)
+        return;
+    rung_device_free((*arena)->device, (*arena)->data);
+    free(*arena);
+    *arena = NULL;
+}
+
+// ---- pointers ---------------------------------------------------------------------------------
+
+static void *root_pointer(const rungi_instance *s, int index)
+{
+    const rung_plan *p = s->plan;
+    const rungi_tensor *t = &p->tensors.data[index];
+    int entry = p->state->entry_of[t->value];
+    switch (t->kind) {
+    case RUNGI_TENSOR_ARENA:
+        return s->arena->data + t->offset;
+    case RUNGI_TENSOR_PARAM:
+        return p->state->params + p->state->entries[entry].offset;
+    case RUNGI_TENSOR_GRAD:
+        return s->grads + p->state->entries[entry].offset;
+    case RUNGI_TENSOR_BUFFER:
+        return p->state->buffers + p->state->entries[entry].offset;
+    default:
+        return s->ptr[index]; // inputs are bound, constants are set once
+    }
+}
+
+static void set_pointers(rungi_instance *s)
+{
+    const rung_plan *p = s->plan;
+    for (size_t i = 0; i < p->tensors.count; i++)
+        if (p->tensors.data[i].root == (int)i)
+            s->ptr[i] = root_pointer(s, (int)i);
+    for (size_t i = 0; i < p->tensors.count; i++)
+        s->ptr[i] = s->ptr[p->tensors.data[i].root];
+    for (size_t i = 0; i < p->steps.count; i++) {
+        int workspace = p->steps.data[i].workspace;
+        s->calls[i].workspace = workspace < 0 ? NULL : s->ptr[workspace];
+    }
+    s->arena_generation = s->arena->generation;
+}
+
+static rung_status make_constants(rungi_instance *s)
+{
+    for (size_t i = 0; i < s->plan->tensors.count; i++) {
+        const rungi_tensor *t = &s->plan->tensors.data[i];
+        if (t->kind != RUNGI_TENSOR_CONST || t->root != (int)i)
+            continue;
+        float *value = calloc(1, sizeof *value);
+        RUNG_CHECK(value, RUNG_NO_MEMORY, "no memory for an instance");
+        *value = (float)t->fill;
+        s->ptr[i] = value;
+    }
+    return RUNG_OK;
+}
+
+static rung_status make_calls(rungi_instance *s, bool first)
+{
+    const rung_plan *p = s->plan;
+    s->own_states = !first;
+    rungi_threads_use(p->options.threads);
+    for (size_t i = 0; i < p->steps.count; i++) {
+        const rungi_step *step = &p->steps.data[i];
+        rungi_call *c = &s->calls[i];
+        *c = (rungi_call){.q = &step->q, .state = step->setup.state, .ptr = s->ptr, .rt = &s->rt};
+        if (first || !step->kernel->create)
+            continue;
+        rungi_setup setup = {0};
+        c->state = NULL;
+        RUNG_TRY(step->kernel->create(&step->q, &setup));
+        c->state = setup.state;
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, float *grads,
+                                  bool first, rungi_instance **instance_out)
+{
+    rungi_instance *s = calloc(1, sizeof *s);
+    RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for an instance");
+    s->plan = plan;
+    s->arena = arena;
+    s->grads = grads;
+    s->arena_generation = -1;
+    rung_status status = RUNG_OK;
+    s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
+    s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);
+    s->normalizer = calloc(plan->graph->nodes.count + 1, sizeof *s->normalizer);
+    if (!s->ptr || !s->calls || !s->normalizer) {
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for an instance");
+        goto undo;
+    }
+    RUNG_TRY_GOTO(undo, arena_reserve(arena, plan->arena_bytes));
+    RUNG_TRY_GOTO(undo, make_constants(s));
+    RUNG_TRY_GOTO(undo, make_calls(s, first));
+    set_pointers(s);
+    *instance_out = s;
+    return RUNG_OK;
+undo:
+    rungi_instance_destroy(&s);
+    return status;
+}
+
+void rungi_instance_destroy(rungi_instance **instance)
+{
+    if (!instance || !*instance)
+        return;
+    rungi_instance *s = *instance;
+    const rung_plan *p = s->plan;
+    for (size_t i = 0; s->own_states && s->calls && i < p->steps.count; i++)
+        if (s->calls[i].state && p->steps.data[i].kernel->destroy)
+            p->steps.data[i].kernel->destroy(s->calls[i].state);
+    for (size_t i = 0; s->ptr && i < p->tensors.count; i++)
+        if (p->tensors.data[i].kind == RUNGI_TENSOR_CONST && p->tensors.data[i].root == (int)i)
+            free(s->ptr[i]);
+    free(s->ptr);
+    free(s->calls);
+    free(s->normalizer);
+    free(s->step_ns);
+    free(s);
+    *instance = NULL;
+}
+
+// ---- running ----------------------------------------------------------------------------------
+
+int rungi_plan_input(const rung_plan *plan, const char *name)
+{
+    const rung_graph *g = plan->graph;
+    for (size_t i = 1; i < g->values.count; i++)
+        if (g->values.data[i].kind == RUNGI_VALUE_INPUT &&
+            strcmp(g->values.data[i].name, name) == 0)
+            return plan->value_tensor[i];
+    return -2;
+}
+
+void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data)
+{
+    const rung_plan *p = instance->plan;
+    if (instance->ptr[tensor] == data)
+        return;
+    int root = p->tensors.data[tensor].root;
+    for (size_t i = 0; i < p->tensors.count; i++)
+        if (p->tensors.data[i].root == root)
+            instance->ptr[i] = (void *)data;
+}
+
+void rungi_instance_count(rungi_instance *s, double *counts)
+{
+    for (int i = 0; i < s->plan->n_forward; i++) {
+        const rungi_query *q = &s->plan->steps.data[i].q;
+        if (q->op->normalizer)
+            counts[q->node] += q->op->normalizer(q, s->ptr);
+    }
+}
+
+static rung_status run_step(rungi_instance *s, int i)
+{
+    const rungi_step *step = &s->plan->steps.data[i];
+    if (step->kernel->run(&s->calls[i]) == RUNG_OK)
+        return RUNG_OK;
+    return rungi_fail_prefix("layer %s", s->plan->graph->nodes.data[step->q.node].name);
+}
+
+static rung_status run_timed(rungi_instance *s, int i)
+{
+    rung_context *context = rung_device_context(s->plan->device);
+    int64_t begin = rungi_now(context);
+    rung_status status = run_step(s, i);
+    s->step_ns[i] += rungi_now(context) - begin;
+    return status;
+}
+
+rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
+{
+    if (s->arena_generation != s->arena->generation)
+        set_pointers(s);
+    rungi_threads_use(s->plan->options.threads);
+    for (int i = begin; i < end; i++)
+        RUNG_TRY(s->step_ns ? run_timed(s, i) : run_step(s, i));
+    return RUNG_OK;
+}
+
+rung_status rungi_instances_finish(rungi_instance *const *shards, int count)
+{
+    const rung_plan *p = shards[0]->plan;
+    for (int i = 0; i < p->n_forward; i++) {
+        const rungi_query *q = &p->steps.data[i].q;
+        if (!q->op->finish || !q->training)
+            continue;
+        // Plans of shards of different sizes have the same forward steps in the same order.
+        const rungi_call *calls[64];
+        RUNG_CHECK(count <= 64, RUNG_INVALID, "more than 64 shards");
+        for (int k = 0; k < count; k++)
+            calls[k] = &shards[k]->calls[i];
+        RUNG_TRY(q->op->finish(calls, count));
+    }
+    return RUNG_OK;
+}

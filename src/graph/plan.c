@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// rung_compile, and the public calls that run a plan's own instance.
+#include "graph/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static void visit(const rungi_operand *list, int n, bool write, rungi_operand_fn fn, void *user)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i].buffer >= 0)
+            fn(user, &list[i], write);
+}
+
+void rungi_step_operands(const rungi_step *s, rungi_operand_fn fn, void *user)
+{
+    const rungi_query *q = &s->q;
+    bool forward = q->pass == RUNGI_FORWARD;
+    visit(q->in, q->n_in, false, fn, user);
+    visit(q->out, q->n_out, forward, fn, user);
+    if (!forward) {
+        visit(q->gout, q->op->n_out, false, fn, user);
+        visit(q->gin, q->n_in, true, fn, user);
+    }
+    for (int i = 0; i < q->n_fused; i++) // in[0] is never stored
+        visit(q->fused[i].in + 1, q->fused[i].n_in - 1, false, fn, user);
+}
+
+static rung_status resolve_symbols(rung_plan *p, const rung_compile_options *o)
+{
+    const rung_graph *g = p->graph;
+    RUNG_CHECK(o->batch >= 1, RUNG_INVALID, "the batch is %" PRId64 "; it must be 1 or more",
+               o->batch);
+    p->symbols[0] = o->batch;
+    for (int s = 1; s < g->n_symbols; s++)
+        for (int i = 0; i < o->n_dims; i++)
+            if (strcmp(o->dims[i].symbol, g->symbols[s]) == 0)
+                p->symbols[s] = o->dims[i].value;
+    for (int s = 1; s < g->n_symbols; s++)
+        RUNG_CHECK(p->symbols[s] >= 1, RUNG_INVALID,
+                   "dimension '%s' needs a value of 1 or more to compile", g->symbols[s]);
+    return RUNG_OK;
+}
+
+static rung_status check_outputs(const rung_graph *g, const rung_compile_options *o)
+{
+    RUNG_CHECK(g->outputs.count > 0, RUNG_INVALID, "the graph has no output and no loss");
+    RUNG_CHECK(!o->gradients || g->loss, RUNG_INVALID, "gradients need a loss; the graph has none");
+    for (int i = 0; i < o->n_outputs; i++) {
+        bool found = false;
+        for (size_t k = 0; k < g->outputs.count; k++)
+            found |= strcmp(g->outputs.data[k].name, o->outputs[i]) == 0;
+        RUNG_CHECK(found, RUNG_NOT_FOUND, "the graph has no output '%s'", o->outputs[i]);
+    }
+    return RUNG_OK;
+}
+
+static rung_status compile(rung_plan *p, const rung_compile_options *options)
+{
+    RUNG_TRY(rung_graph_check(p->graph));
+    RUNG_TRY(resolve_symbols(p, options));
+    RUNG_TRY(check_outputs(p->graph, options));
+    RUNG_TRY(rungi_plan_build(p));
+    if (p->options.fuse)
+        RUNG_TRY(rungi_plan_fuse(p));
+    RUNG_TRY(rungi_plan_select(p));
+    rungi_plan_in_place(p);
+    RUNG_TRY(rungi_plan_place(p));
+    rung_arena *arena = options->arena;
+    if (!arena) {
+        RUNG_TRY(rung_arena_create(p->device, &p->own_arena));
+        arena = p->own_arena;
+    }
+    RUNG_TRY(rungi_instance_create(p, arena, p->state->grads, true, &p->instance));
+    // What the caller's options point to is not kept.
+    p->options.dims = NULL;
+    p->options.outputs = NULL;
+    return RUNG_OK;
+}
+
+rung_status rung_compile(const rung_graph *graph, rung_state *state,
+                         const rung_compile_options *options, rung_plan **plan_out)
+{
+    rung_plan *p = calloc(1, sizeof *p);
+    RUNG_CHECK(p, RUNG_NO_MEMORY, "no memory for a plan");
+    p->graph = graph;
+    p->state = state;
+    p->device = state->device;
+    p->options = *options;
+    if (p->options.threads <= 0)
+        p->options.threads = rung_device_threads(p->device);
+    rung_status status = compile(p, options);
+    if (status != RUNG_OK) {
+        rung_plan_destroy(&p);
+        return status;
+    }
+    *plan_out = p;
+    return RUNG_OK;
+}
+
+void rung_plan_destroy(rung_plan **plan)
+{
+    if (!plan || !*plan)
+        return;
+    rung_plan *p = *plan;
+    rungi_instance_destroy(&p->instance);
+    for (size_t i = 0; i < p->steps.count; i++) {
+        rungi_step *step = &p->steps.data[i];
+        if (step->setup.state && step->kernel->destroy)
+            step->kernel->destroy(step->setup.state);
+        free(step->refusals);
+    }
+    rung_arena_destroy(&p->own_arena);
+    for (size_t i = 0; i < p->blocks.count; i++)
+        free(p->blocks.data[i]);
+    rungi_array_fini(&p->blocks);
+    rungi_array_fini(&p->steps);
+    rungi_array_fini(&p->tensors);
+    free(p);
+    *plan = NULL;
+}
+
+rung_status rung_plan_bind(rung_plan *plan, const char *input, const void *data)
+{
+    int tensor = rungi_plan_input(plan, input);
+    if (tensor == -2) {
+        rungi_string names = {0};
+        for (size_t i = 1; i < plan->graph->values.count; i++)
+            if (plan->graph->values.data[i].kind == RUNGI_VALUE_INPUT)
+                rungi_string_add(&names, "%s'%s'", names.size ? ", " : "",
+                                 plan->graph->values.data[i].name);
+        rung_status status = RUNG_FAIL(RUNG_NOT_FOUND, "the graph has no input '%s'; it has %s",
+                                       input, rungi_string_text(&names));
+        rungi_string_fini(&names);
+        return status;
+    }
+    if (tensor >= 0)
+        rungi_instance_bind(plan->instance, tensor, data);
+    return RUNG_OK;
+}
+
+void rung_plan_set_step(rung_plan *plan, uint64_t seed, uint64_t step)
+{
+    plan->instance->rt.seed = seed;
+    plan->instance->rt.step = step;
+}
+
+static rung_status check_bound(const rung_plan *plan)
+{
+    for (size_t i = 0; i < plan->tensors.count; i++) {
+        const rungi_tensor *t = &plan->tensors.data[i];
+        RUNG_CHECK(t->kind != RUNGI_TENSOR_INPUT || plan->instance->ptr[i], RUNG_INVALID,
+                   "input '%s' is not bound", plan->graph->values.data[t->value].name);
+    }
+    return RUNG_OK;
+}
+
+rung_status rung_plan_forward(rung_plan *plan)
+{
+    RUNG_TRY(check_bound(plan));
+    RUNG_TRY(rungi_instance_run(plan->instance, 0, plan->n_forward));
+    return rungi_instances_finish(&plan->instance, 1);
+}
+
+rung_status rung_plan_backward(rung_plan *plan)
+{
+    RUNG_CHECK(plan->options.gradients, RUNG_INVALID, "the plan was compiled without gradients");
+    return rungi_instance_run(plan->instance, plan->n_forward, (int)plan->steps.count);
+}
+
+rung_status rung_plan_output(const rung_plan *plan, const char *output, rung_view *view_out)
+{
+    const rung_graph *g = plan->graph;
+    for (size_t i = 0; i < g->outputs.count; i++) {
+        if (strcmp(g->outputs.data[i].name, output) != 0)
+            continue;
+        int tensor = plan->value_tensor[g->outputs.data[i].value];
+        if (tensor < 0)
+            break;
+        const rungi_operand *o = &plan->tensors.data[tensor].operand;
+        *view_out = (rung_view){o->dtype, o->shape, plan->instance->ptr[tensor]};
+        return RUNG_OK;
+    }
+    return RUNG_FAIL(RUNG_NOT_FOUND, "the plan has no output '%s'", output);
+}
+
+rung_status rung_plan_loss(const rung_plan *plan, float *loss_out)
+{
+    rung_view view;
+    RUNG_TRY(rung_plan_output(plan, "loss", &view));
+    *loss_out = *(const float *)view.data;
+    return RUNG_OK;
+}
+
+rung_plan_memory rung_plan_memory_use(const rung_plan *plan)
+{
+    uint64_t flat = (uint64_t)plan->state->flat_size * sizeof(float);
+    return (rung_plan_memory){.arena = plan->arena_bytes,
+                              .lower_bound = plan->lower_bound,
+                              .params = flat,
+                              .grads = flat,
+                              .buffers = (uint64_t)plan->state->buffer_bytes};
+}
+
+void rung_plan_steps(const rung_plan *plan, int *forward_out, int *backward_out)
+{
+    *forward_out = plan->n_forward;
+    *backward_out = (int)plan->steps.count - plan->n_forward;
+}

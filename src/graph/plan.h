@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of a plan: tensors, steps, and the instances that run them.
+//
+// rung_compile goes through these stages, one file each:
+//   build.c            live nodes and values, layouts -> tensors and steps, forward and backward
+//   passes/layout.c    which layout each image is kept in
+//   passes/fuse.c      elementwise operators into the step before
+//   select.c           a kernel for each step, and its state
+//   passes/inplace.c   outputs written over inputs that nobody reads again
+//   passes/memory.c    lifetimes, and a place in the arena for each tensor
+//   instance.c         pointers, and the loop that runs the steps
+#ifndef RUNGI_GRAPH_PLAN_H
+#define RUNGI_GRAPH_PLAN_H
+
+#include "graph/graph.h"
+#include "graph/state.h"
+#include "rung/plan.h"
+
+typedef enum rungi_tensor_kind {
+    RUNGI_TENSOR_ARENA, // placed by the memory plan
+    RUNGI_TENSOR_INPUT, // bound before a run
+    RUNGI_TENSOR_PARAM,
+    RUNGI_TENSOR_GRAD, // gradient of a parameter
+    RUNGI_TENSOR_BUFFER,
+    RUNGI_TENSOR_CONST, // one scalar
+} rungi_tensor_kind;
+
+typedef struct rungi_tensor {
+    rungi_tensor_kind kind;
+    rungi_operand operand; // operand.buffer is this tensor's own index
+    int root;              // tensor in whose memory it lies; its own index when it has its own
+    int value;             // value id in the graph; 0 for workspace and temporaries
+    bool is_grad;
+    bool keep;   // an output: lives until the next run
+    double fill; // CONST
+    size_t bytes;
+    size_t offset;   // ARENA roots: place in the arena
+    int first, last; // steps between which it lives; of a root, its aliases included
+} rungi_tensor;
+
+typedef struct rungi_step {
+    rungi_query q;
+    const rungi_kernel *kernel;
+    rungi_setup setup; // state of the plan's own instance
+    int workspace;     // tensor, or -1
+    char *refusals;    // why kernels before the chosen one were refused, or NULL
+} rungi_step;
+
+typedef struct rungi_instance rungi_instance;
+
+struct rung_plan {
+    const rung_graph *graph;
+    rung_state *state;
+    rung_device *device;
+    rung_compile_options options; // pointers in it are not kept
+    int64_t symbols[RUNGI_MAX_SYMBOLS];
+    RUNGI_ARRAY(rungi_tensor) tensors;
+    RUNGI_ARRAY(rungi_step) steps;
+    int n_forward;     // steps before this one are forward
+    int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
+    size_t arena_bytes, lower_bound;
+    RUNGI_ARRAY(void *) blocks; // operand lists, freed with the plan
+    rung_arena *own_arena;      // when none was given
+    rungi_instance *instance;   // the one behind the public calls
+};
+
+struct rung_arena {
+    rung_device *device;
+    char *data;
+    size_t bytes;
+    int generation; // changes when `data` does
+};
+
+// ---- stages -----------------------------------------------------------------------------------
+
+// A zeroed block that lives as long as the plan; NULL when out of memory.
+void *rungi_plan_block(rung_plan *p, size_t bytes);
+
+// Adds a tensor; -1 when out of memory.
+int rungi_plan_tensor(rung_plan *p, const rungi_tensor *tensor);
+// Adds a tensor of the same memory as `root`, seen as `operand`.
+int rungi_plan_alias(rung_plan *p, int root, const rungi_operand *operand);
+
+rung_status rungi_plan_build(rung_plan *p);
+// Chooses the layout of every value and node: arrays by value id and node index.
+rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
+                               rungi_layout *value_layout, rungi_layout *node_layout);
+rung_status rungi_plan_fuse(rung_plan *p);
+rung_status rungi_plan_select(rung_plan *p);
+void rungi_plan_in_place(rung_plan *p);
+rung_status rungi_plan_place(rung_plan *p);
+
+// Does step `s` read or write tensor t itself (not an alias of it)?
+bool rungi_step_reads(const rungi_step *s, int tensor);
+bool rungi_step_writes(const rungi_step *s, int tensor);
+// Calls fn for each operand that the step reads and writes (absent ones left out).
+typedef void (*rungi_operand_fn)(void *user, const rungi_operand *operand, bool write);
+void rungi_step_operands(const rungi_step *s, rungi_operand_fn fn, void *user);
+
+rungi_policy rungi_plan_policy(const rung_plan *p);
+
+// ---- instances --------------------------------------------------------------------------------
+
+// Pointers, kernel states and runtime numbers of one run of a plan at a time. A plan has one; each
+// shard that runs beside others has its own.
+struct rungi_instance {
+    const rung_plan *plan;
+    rung_arena *arena;
+    int arena_generation;
+    float *grads; // flat gradients that backward writes; the state's by default
+    void **ptr;   // pointer table, by tensor
+    rungi_call *calls;
+    double *normalizer; // by node
+    rungi_runtime rt;
+    bool own_states;
+    int64_t *step_ns; // by step: time spent, when profiling; else NULL
+    int64_t runs;
+};
+
+// Makes an instance that writes parameter gradients to `grads` (flat, the state's size).
+rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, float *grads,
+                                  bool first, rungi_instance **instance_out);
+void rungi_instance_destroy(rungi_instance **instance);
+
+// Input tensor of that name; -1 when this plan does not read it; -2 when there is none.
+int rungi_plan_input(const rung_plan *plan, const char *name);
+void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data);
+
+// Counts the losses' divisors over this instance's inputs: adds to counts[node].
+void rungi_instance_count(rungi_instance *instance, double *counts);
+
+// Runs steps [begin, end) on the calling thread.
+rung_status rungi_instance_run(rungi_instance *instance, int begin, int end);
+
+// Calls what operators do once a step after all shards have run forward (running statistics).
+rung_status rungi_instances_finish(rungi_instance *const *shards, int count);
+
+#endif

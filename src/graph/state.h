@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of a model's state.
+#ifndef RUNGI_GRAPH_STATE_H
+#define RUNGI_GRAPH_STATE_H
+
+#include "graph/graph.h"
+#include "rung/state.h"
+
+typedef struct rungi_entry {
+    int value;      // id in the graph
+    int64_t count;  // elements
+    int64_t offset; // parameters: in floats from the start of the flat buffer; buffers: in bytes
+} rungi_entry;
+
+struct rung_state {
+    const rung_graph *graph;
+    rung_device *device;
+    rungi_entry *entries; // in order of definition
+    int n_entries;
+    int *entry_of; // value id -> index of its entry, or -1
+    float *params, *grads;
+    int64_t flat_size; // floats
+    char *buffers;
+    int64_t buffer_bytes;
+    int *flat_order; // entry indexes of the parameters in the order of the flat buffer
+    int n_params;
+};
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cases.h"
+#include "ops/conv2d/conv2d.h"
+
+static const rungi_conv2d_attr same = {{1, 1}, {1, 1}, {1, 1}, 1};
+static const rungi_conv2d_attr valid = {{1, 1}, {0, 0}, {1, 1}, 1};
+static const rungi_conv2d_attr strided = {{2, 2}, {1, 1}, {1, 1}, 1};
+static const rungi_conv2d_attr uneven = {{2, 1}, {0, 2}, {1, 2}, 1};
+static const rungi_conv2d_attr dilated = {{1, 1}, {2, 2}, {2, 2}, 1};
+static const rungi_conv2d_attr grouped = {{1, 1}, {1, 1}, {1, 1}, 4};
+static const rungi_conv2d_attr depthwise = {{1, 1}, {1, 1}, {1, 1}, 8};
+static const rungi_conv2d_attr stem = {{2, 2}, {3, 3}, {1, 1}, 1};
+
+// Sums of up to 3 * 3 * 100 products, or over all pixels for the weight: some rounding errors more
+// than a short sum.
+#define SUM 5e-6
+
+const rungi_case rungi_conv2d_cases[] = {
+    {"3x3", {RUNGI_IN(2, 3, 7, 5), RUNGI_IN(4, 3, 3, 3), RUNGI_IN(4)}, 3, &same, SUM},
+    {"3x3 no bias", {RUNGI_IN(2, 8, 6, 6), RUNGI_IN(16, 8, 3, 3)}, 2, &same, SUM},
+    {"valid", {RUNGI_IN(1, 1, 5, 5), RUNGI_IN(2, 1, 5, 5), RUNGI_IN(2)}, 3, &valid, SUM},
+    {"1x1 image", {RUNGI_IN(3, 5, 1, 1), RUNGI_IN(7, 5, 1, 1), RUNGI_IN(7)}, 3, &valid, SUM},
+    {"1x1 image padded", {RUNGI_IN(1, 3, 1, 1), RUNGI_IN(2, 3, 3, 3)}, 2, &same, SUM},
+    {"stride over the edge",
+     {RUNGI_IN(2, 3, 8, 6), RUNGI_IN(5, 3, 3, 3), RUNGI_IN(5)},
+     3,
+     &strided,
+     SUM},
+    {"uneven", {RUNGI_IN(1, 2, 7, 6), RUNGI_IN(3, 2, 2, 3), RUNGI_IN(3)}, 3, &uneven, SUM},
+    {"dilated", {RUNGI_IN(1, 4, 9, 8), RUNGI_IN(8, 4, 3, 3), RUNGI_IN(8)}, 3, &dilated, SUM},
+    {"groups", {RUNGI_IN(2, 8, 5, 5), RUNGI_IN(12, 2, 3, 3), RUNGI_IN(12)}, 3, &grouped, SUM},
+    {"depthwise", {RUNGI_IN(2, 8, 5, 5), RUNGI_IN(8, 1, 3, 3), RUNGI_IN(8)}, 3, &depthwise, SUM},
+    {"50 channels", {RUNGI_IN(1, 50, 4, 4), RUNGI_IN(50, 50, 3, 3), RUNGI_IN(50)}, 3, &same, SUM},
+    {"16 channels", {RUNGI_IN(2, 16, 6, 6), RUNGI_IN(32, 16, 3, 3), RUNGI_IN(32)}, 3, &same, SUM},
+    {.name = "cnn conv1",
+     .in = {RUNGI_IN(64, 3, 32, 32), RUNGI_IN(50, 3, 3, 3), RUNGI_IN(50)},
+     .n_in = 3,
+     .attr = &same,
+     .bench = true},
+    {.name = "cnn conv2",
+     .in = {RUNGI_IN(64, 50, 32, 32), RUNGI_IN(50, 50, 3, 3), RUNGI_IN(50)},
+     .n_in = 3,
+     .attr = &same,
+     .bench = true},
+    {.name = "cnn conv4",
+     .in = {RUNGI_IN(64, 100, 16, 16), RUNGI_IN(100, 100, 3, 3), RUNGI_IN(100)},
+     .n_in = 3,
+     .attr = &same,
+     .bench = true},
+    {.name = "resnet stem",
+     .in = {RUNGI_IN(16, 3, 224, 224), RUNGI_IN(64, 3, 7, 7)},
+     .n_in = 2,
+     .attr = &stem,
+     .bench = true},
+    {.name = "resnet 3x3",
+     .in = {RUNGI_IN(16, 64, 56, 56), RUNGI_IN(64, 64, 3, 3)},
+     .n_in = 2,
+     .attr = &same,
+     .bench = true},
+    {0},
+};

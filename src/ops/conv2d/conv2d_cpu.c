@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/conv2d/conv2d.h"
+#include "ops/element.h"
+#include "ops/onednn.h"
+
+// ---- reference --------------------------------------------------------------------------------
+
+// One tap of the sum: x's row for output row i and kernel row u, or -1 outside.
+static int64_t tap(int64_t i, int64_t u, int stride, int dilation, int pad, int64_t size)
+{
+    int64_t at = i * stride + u * dilation - pad;
+    return at >= 0 && at < size ? at : -1;
+}
+
+typedef struct geometry {
+    const rungi_conv2d_attr *a;
+    const int64_t *x, *w, *y; // dimensions
+    rungi_strides sx, sy;
+    int64_t per_group; // outputs of a group
+} geometry;
+
+static geometry geometry_of(const rungi_query *q, const rungi_operand *x, const rungi_operand *y)
+{
+    geometry g = {.a = q->attr, .x = x->shape.dim, .w = q->in[1].shape.dim, .y = y->shape.dim};
+    g.sx = rungi_strides_of(x->layout, &x->shape);
+    g.sy = rungi_strides_of(y->layout, &y->shape);
+    g.per_group = g.w[0] / g.a->groups;
+    return g;
+}
+
+// Sum over the taps of output (n, o, i, j): with `dx` NULL of x * w, else scatters gy * w into dx.
+static double sum_taps(const geometry *g, rung_dtype dtype, const void *x, const void *w, int64_t n,
+                       int64_t o, int64_t i, int64_t j)
+{
+    double sum = 0;
+    int64_t c0 = o / g->per_group * g->w[1];
+    for (int64_t c = 0; c < g->w[1]; c++)
+        for (int64_t u = 0; u < g->w[2]; u++)
+            for (int64_t v = 0; v < g->w[3]; v++) {
+                int64_t r = tap(i, u, g->a->stride[0], g->a->dilation[0], g->a->pad[0], g->x[2]);
+                int64_t s = tap(j, v, g->a->stride[1], g->a->dilation[1], g->a->pad[1], g->x[3]);
+                if (r >= 0 && s >= 0)
+                    sum += rungi_get(dtype, x, rungi_at(&g->sx, n, c0 + c, r, s)) *
+                           rungi_get(dtype, w, ((o * g->w[1] + c) * g->w[2] + u) * g->w[3] + v);
+            }
+    return sum;
+}
+
+static rung_status forward_reference(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    const void *x = rungi_ptr(c, &q->in[0]), *w = rungi_ptr(c, &q->in[1]);
+    const void *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
+    void *y = rungi_ptr(c, &q->out[0]);
+    rung_dtype dtype = q->out[0].dtype;
+    geometry g = geometry_of(q, &q->in[0], &q->out[0]);
+    for (int64_t n = 0; n < g.y[0]; n++)
+        for (int64_t o = 0; o < g.y[1]; o++)
+            for (int64_t i = 0; i < g.y[2]; i++)
+                for (int64_t j = 0; j < g.y[3]; j++) {
+                    double sum = sum_taps(&g, dtype, x, w, n, o, i, j);
+                    if (bias)
+                        sum += rungi_get(dtype, bias, o);
+                    rungi_set(dtype, y, rungi_at(&g.sy, n, o, i, j), sum);
+                }
+    return RUNG_OK;
+}
+
+// Gradient of x at (n, c, r, s): sum over the outputs whose taps touch it.
+static double sum_outputs(const geometry *g, rung_dtype dtype, const void *w, const void *gy,
+                          int64_t n, int64_t channel, int64_t r, int64_t s)
+{
+    double sum = 0;
+    int64_t group = channel / g->w[1], c = channel % g->w[1];
+    for (int64_t o = group * g->per_group; o < (group + 1) * g->per_group; o++)
+        for (int64_t u = 0; u < g->w[2]; u++)
+            for (int64_t v = 0; v < g->w[3]; v++) {
+                int64_t i = r + g->a->pad[0] - u * g->a->dilation[0];
+                int64_t j = s + g->a->pad[1] - v * g->a->dilation[1];
+                if (i < 0 || j < 0 || i % g->a->stride[0] || j % g->a->stride[1])
+                    continue;
+                i /= g->a->stride[0];
+                j /= g->a->stride[1];
+                if (i < g->y[2] && j < g->y[3])
+                    sum += rungi_get(dtype, gy, rungi_at(&g->sy, n, o, i, j)) *
+                           rungi_get(dtype, w, ((o * g->w[1] + c) * g->w[2] + u) * g->w[3] + v);
+            }
+    return sum;
+}
+
+static rung_status data_reference(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    const void *w = rungi_ptr(c, &q->in[1]), *gy = rungi_ptr(c, &q->gout[0]);
+    void *gx = rungi_ptr(c, &q->gin[0]);
+    geometry g = geometry_of(q, &q->gin[0], &q->gout[0]);
+    for (int64_t n = 0; n < g.x[0]; n++)
+        for (int64_t ch = 0; ch < g.x[1]; ch++)
+            for (int64_t r = 0; r < g.x[2]; r++)
+                for (int64_t s = 0; s < g.x[3]; s++)
+                    rungi_set(q->gin[0].dtype, gx, rungi_at(&g.sx, n, ch, r, s),
+                              sum_outputs(&g, q->gin[0].dtype, w, gy, n, ch, r, s));
+    return RUNG_OK;
+}
+
+static double sum_weight(const geometry *g, rung_dtype dtype, const void *x, const void *gy,
+                         int64_t o, int64_t c, int64_t u, int64_t v)
+{
+    double sum = 0;
+    int64_t channel = o / g->per_group * g->w[1] + c;
+    for (int64_t n = 0; n < g->y[0]; n++)
+        for (int64_t i = 0; i < g->y[2]; i++)
+            for (int64_t j = 0; j < g->y[3]; j++) {
+                int64_t r = tap(i, u, g->a->stride[0], g->a->dilation[0], g->a->pad[0], g->x[2]);
+                int64_t s = tap(j, v, g->a->stride[1], g->a->dilation[1], g->a->pad[1], g->x[3]);
+                if (r >= 0 && s >= 0)
+                    sum += rungi_get(dtype, x, rungi_at(&g->sx, n, channel, r, s)) *
+                           rungi_get(dtype, gy, rungi_at(&g->sy, n, o, i, j));
+            }
+    return sum;
+}
+
+static double sum_bias(const geometry *g, rung_dtype dtype, const void *gy, int64_t o)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < g->y[0]; n++)
+        for (int64_t i = 0; i < g->y[2]; i++)
+            for (int64_t j = 0; j < g->y[3]; j++)
+                sum += rungi_get(dtype, gy, rungi_at(&g->sy, n, o, i, j));
+    return sum;
+}
+
+static rung_status weight_reference(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    const void *x = rungi_ptr(c, &q->in[0]), *gy = rungi_ptr(c, &q->gout[0]);
+    void *gw = rungi_ptr(c, &q->gin[1]);
+    void *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
+    rung_dtype dtype = q->gout[0].dtype;
+    geometry g = geometry_of(q, &q->in[0], &q->gout[0]);
+    for (int64_t o = 0; o < g.w[0]; o++) {
+        for (int64_t k = 0; gw && k < g.w[1] * g.w[2] * g.w[3]; k++) {
+            int64_t v = k % g.w[3], u = k / g.w[3] % g.w[2], ch = k / (g.w[2] * g.w[3]);
+            rungi_set(dtype, gw, o * g.w[1] * g.w[2] * g.w[3] + k,
+                      sum_weight(&g, dtype, x, gy, o, ch, u, v));
+        }
+        if (gb)
+            rungi_set(dtype, gb, o, sum_bias(&g, dtype, gy, o));
+    }
+    return RUNG_OK;
+}
+
+static bool not_fused(const rungi_query *q, rungi_reason *why)
+{
+    return q->n_fused ? rungi_refuse(why, "applies nothing to its output") : true;
+}
+
+static const rungi_kernel reference_forward = {
+    .name = "reference", .can_run = not_fused, .run = forward_reference};
+static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
+static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
+
+// ---- oneDNN -----------------------------------------------------------------------------------
+
+static bool onednn_can_run(const rungi_query *q, rungi_reason *why)
+{
+    if (q->in[0].dtype != RUNG_F32)
+        return rungi_refuse(why, "float32 only");
+    return rungi_dnn_can_fuse(q, why);
+}
+
+static bool onednn_weight_can_run(const rungi_query *q, rungi_reason *why)
+{
+    if (q->gin[1].buffer < 0)
+        return rungi_refuse(why, "the gradient of the bias alone is not offered");
+    return onednn_can_run(q, why);
+}
+
+static rungi_dnn_conv describe_conv(const rungi_query *q)
+{
+    const rungi_conv2d_attr *a = q->attr;
+    rungi_dnn_conv conv = {.groups = a->groups};
+    for (int i = 0; i < 2; i++) {
+        conv.stride[i] = a->stride[i];
+        conv.dilation[i] = a->dilation[i];
+        conv.pad[i] = a->pad[i];
+    }
+    return conv;
+}
+
+static rung_status onednn_forward_create(const rungi_query *q, rungi_setup *setup)
+{
+    rungi_dnn_conv conv = describe_conv(q);
+    conv.src = &q->in[0];
+    conv.weight = &q->in[1];
+    conv.bias = q->n_in > 2 && q->in[2].buffer >= 0 ? &q->in[2] : NULL;
+    conv.dst = &q->out[0];
+    return rungi_dnn_conv_create(q, RUNGI_DNN_FORWARD, &conv, setup);
+}
+
+static rung_status onednn_weight_create(const rungi_query *q, rungi_setup *setup)
+{
+    rungi_dnn_conv conv = describe_conv(q);
+    conv.src = &q->in[0];
+    conv.weight = &q->gin[1];
+    conv.bias = q->n_in > 2 && q->gin[2].buffer >= 0 ? &q->gin[2] : NULL;
+    conv.dst = &q->gout[0];
+    return rungi_dnn_conv_create(q, RUNGI_DNN_BACKWARD_WEIGHT, &conv, setup);
+}
+
+static rung_status onednn_data_create(const rungi_query *q, rungi_setup *setup)
+{
+    rungi_dnn_conv conv = describe_conv(q);
+    conv.src = &q->gin[0];
+    conv.weight = &q->in[1];
+    conv.dst = &q->gout[0];
+    return rungi_dnn_conv_create(q, RUNGI_DNN_BACKWARD_DATA, &conv, setup);
+}
+
+static const rungi_kernel onednn_forward = {.name = "onednn",
+                                            .kind = RUNGI_LIBRARY,
+                                            .can_run = onednn_can_run,
+                                            .create = onednn_forward_create,
+                                            .destroy = rungi_dnn_destroy,
+                                            .run = rungi_dnn_run};
+static const rungi_kernel onednn_weight = {.name = "onednn",
+                                           .kind = RUNGI_LIBRARY,
+                                           .can_run = onednn_weight_can_run,
+                                           .create = onednn_weight_create,
+                                           .destroy = rungi_dnn_destroy,
+                                           .run = rungi_dnn_run};
+static const rungi_kernel onednn_data = {.name = "onednn",
+                                         .kind = RUNGI_LIBRARY,
+                                         .can_run = onednn_can_run,
+                                         .create = onednn_data_create,
+                                         .destroy = rungi_dnn_destroy,
+                                         .run = rungi_dnn_run};
+
+const rungi_kernel *const rungi_conv2d_forward_cpu[] = {&onednn_forward, &reference_forward, NULL};
+const rungi_kernel *const rungi_conv2d_weight_cpu[] = {&onednn_weight, &reference_weight, NULL};
+const rungi_kernel *const rungi_conv2d_data_cpu[] = {&onednn_data, &reference_data, NULL};

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The adapter to oneDNN: the only place (with onednn_*.c) that sees its headers, so that versions 2
+// and 3 of its C API, which differ, are served by one set of files.
+//
+// A kernel's `create` calls one of the functions below, which makes a primitive and the reorders
+// around it; rungi_dnn_run and rungi_dnn_destroy are then its `run` and `destroy`. Scratch memory
+// is always the plan's (one primitive executed from two threads with the library's own scratchpad
+// gives wrong results without a word).
+#ifndef RUNGI_OPS_ONEDNN_H
+#define RUNGI_OPS_ONEDNN_H
+
+#include "ops/op.h"
+
+typedef struct rungi_dnn_conv {
+    const rungi_operand *src, *weight, *bias, *dst; // bias NULL: none
+    int stride[2], dilation[2], pad[2];             // dilation 1: none
+    int groups;
+} rungi_dnn_conv;
+
+typedef enum rungi_dnn_pass {
+    RUNGI_DNN_FORWARD,
+    RUNGI_DNN_BACKWARD_DATA,
+    RUNGI_DNN_BACKWARD_WEIGHT, // and bias
+} rungi_dnn_pass;
+
+// Convolution. In backward passes src, weight, bias and dst stand for their gradients where the
+// pass writes or reads gradients. Operators fused into the query are applied to dst.
+rung_status rungi_dnn_conv_create(const rungi_query *q, rungi_dnn_pass pass,
+                                  const rungi_dnn_conv *conv, rungi_setup *setup);
+
+// Can oneDNN apply the operators fused into this query (ReLU and the like)?
+bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
+
+// A copy between layouts and dtypes.
+rung_status rungi_dnn_reorder_create(const rungi_query *q, const rungi_operand *from,
+                                     const rungi_operand *to, rungi_setup *setup);
+
+rung_status rungi_dnn_run(const rungi_call *c);
+void rungi_dnn_destroy(void *state);
+
+// "2.6.3".
+const char *rungi_dnn_version(char *out, size_t size);
+
+#endif

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator is: a descriptor (rungi_op) with its shape rule, its cost, what its backward
+// passes read, and for each pass an ordered list of kernels. Operators know nothing of graphs: the
+// planner (src/graph) describes one piece of work to a kernel by a rungi_query, and the tests and
+// benchmarks do the same from the operator's case table.
+//
+// Adding an operator: docs/adding-an-operator.md.
+#ifndef RUNGI_OPS_OP_H
+#define RUNGI_OPS_OP_H
+
+#include "base/text.h"
+#include "device/device.h"
+#include "ops/layout.h"
+#include "rung/context.h"
+#include "rung/tensor.h"
+
+typedef struct rungi_op rungi_op;
+typedef struct rungi_case rungi_case; // see ops/cases.h
+
+// ---- types and shape rules --------------------------------------------------------------------
+
+typedef struct rungi_type {
+    rung_dtype dtype;
+    rung_shape shape;
+} rungi_type;
+
+// Input and output of a shape rule. The rule checks `in` and `attr` and fills `out` (visible
+// outputs first, then hidden ones: what forward keeps for backward). Dimensions are numbers here;
+// symbolic ones were replaced before.
+typedef struct rungi_infer {
+    const void *attr;
+    const rungi_type *in;
+    int n_in;
+    rungi_type *out;
+} rungi_infer;
+
+// ---- kernels ----------------------------------------------------------------------------------
+
+// One tensor as a kernel sees it. `buffer` indexes the pointer table of the call; -1 means that the
+// tensor is absent (an optional input, a gradient nobody wants, a hidden output nobody needs).
+typedef struct rungi_operand {
+    rung_dtype dtype;
+    rungi_layout layout;
+    rung_shape shape;
+    int buffer;
+} rungi_operand;
+
+// An elementwise operator that a kernel is asked to apply to its output before storing it.
+typedef struct rungi_fused {
+    const rungi_op *op;
+    const void *attr;
+    int node;
+    const rungi_operand *in; // all its inputs; in[0] is the value that is never stored
+    int n_in;
+    const rungi_operand *out;
+} rungi_fused;
+
+enum { RUNGI_FORWARD = -1 };
+
+// Which kernels may be chosen: `plan.kernels`. The reference is always allowed, last.
+typedef enum rungi_policy {
+    RUNGI_POLICY_ALL,     // own kernels first, then the library's
+    RUNGI_POLICY_LIBRARY, // the library's first; own ones only where the library has none
+    RUNGI_POLICY_REFERENCE,
+} rungi_policy;
+
+// One piece of work, complete: all that a kernel may depend on when it says whether it can run and
+// prepares itself. It outlives the kernel's state.
+typedef struct rungi_query {
+    const rungi_op *op;
+    const void *attr;
+    int node;                  // the layer's id, fixed before any pass: keys its random numbers
+    int pass;                  // RUNGI_FORWARD or an index into op->backward
+    const rungi_operand *in;   // n_in forward inputs
+    const rungi_operand *out;  // n_out forward outputs, hidden ones included
+    const rungi_operand *gout; // gradients of the outputs; backward passes only
+    const rungi_operand *gin;  // gradients of the inputs, to be written; backward passes only
+    int n_in, n_out;
+    const rungi_fused *fused; // applied in order to output 0; out[0] is then the last one's output
+    int n_fused;
+    bool training;  // layers behave as in training (batch statistics, dropout)
+    bool gradients; // a backward pass follows: hidden outputs are needed
+    int threads;
+    rung_isa isa;
+} rungi_query;
+
+// Numbers that change from step to step.
+typedef struct rungi_runtime {
+    uint64_t seed;
+    uint64_t step;
+    int64_t sample_offset;    // position of this shard's first sample in the global batch
+    const double *normalizer; // per node id: the global divisor of a loss; NULL: the local one
+} rungi_runtime;
+
+typedef struct rungi_call {
+    const rungi_query *q;
+    void *state;      // what the kernel's create made, or NULL
+    void *const *ptr; // pointer table
+    void *workspace;  // the bytes asked for, aligned to 64
+    const rungi_runtime *rt;
+} rungi_call;
+
+// What a kernel asks for when it is prepared.
+typedef struct rungi_setup {
+    void *state;      // private, freed by the kernel's destroy
+    size_t workspace; // bytes of scratch during the call; contents are lost between calls
+} rungi_setup;
+
+typedef enum rungi_kernel_kind { RUNGI_REFERENCE, RUNGI_LIBRARY, RUNGI_OWN } rungi_kernel_kind;
+
+// Why a kernel refuses: one short phrase.
+typedef struct rungi_reason {
+    char text[96];
+} rungi_reason;
+
+typedef struct rungi_kernel {
+    const char *name; // unique within the operator
+    rungi_kernel_kind kind;
+    // Can it do this work? On false `why` says what is in the way. NULL: always.
+    bool (*can_run)(const rungi_query *q, rungi_reason *why);
+    // Makes the state for this work. NULL: there is none.
+    rung_status (*create)(const rungi_query *q, rungi_setup *setup);
+    void (*destroy)(void *state);
+    rung_status (*run)(const rungi_call *c);
+} rungi_kernel;
+
+// A refusal with its reason: `return rungi_refuse(why, "needs AVX2")`.
+bool rungi_refuse(rungi_reason *why, const char *fmt, ...) RUNG_PRINTF(2, 3);
+
+// ---- operators --------------------------------------------------------------------------------
+
+// Class for autocast: low precision pays and is safe, high is needed, or as the inputs come.
+typedef enum rungi_precision { RUNGI_LOW, RUNGI_HIGH, RUNGI_FOLLOW } rungi_precision;
+
+// Which layouts of images an operator's kernels take.
+typedef enum rungi_layouts {
+    RUNGI_LAYOUTS_PLAIN, // plain only
+    RUNGI_LAYOUTS_SAME,  // any, the same for all operands of the full shape (elementwise)
+    RUNGI_LAYOUTS_IMAGE, // any for input 0 and output 0, chosen together; the rest is plain
+} rungi_layouts;
+
+enum { RUNGI_ALL = -1 };
+
+// A pass: forward, or one of the backward passes. Masks have bit i for input or output i; inputs
+// from 31 on share bit 31.
+typedef struct rungi_pass {
+    const char *name;   // "forward", "backward", "backward_data", ...; NULL ends a list
+    uint32_t gives;     // backward: inputs whose gradient it writes
+    uint32_t reads_in;  // backward: forward inputs that it reads
+    uint32_t reads_out; // backward: forward outputs (hidden ones included) that it reads
+    // Backward: the gradient of input `identity - 1` is the gradient of output 0 unchanged (0: no).
+    int identity;
+    // Forward: output 0 may be written over input 0. Backward: the gradient of input 0 may be
+    // written over that of output 0.
+    bool in_place;
+    const rungi_kernel *const *kernels[RUNGI_DEVICE_KINDS]; // best first, reference last, NULL ends
+} rungi_pass;
+
+typedef struct rungi_cost {
+    double flops; // multiplications and additions counted apart
+    double bytes; // memory that must move when nothing is cached: each operand once
+} rungi_cost;
+
+struct rungi_op {
+    const char *name;
+    size_t attr_size;
+    int min_in, max_in; // RUNGI_ALL: no upper limit
+    int n_out, n_hidden;
+    rungi_precision precision;
+    rungi_layouts layouts;
+    // The output is the input's bytes under another shape: no kernel, one buffer.
+    bool view;
+    rung_status (*infer)(rungi_infer *i);
+    // Adds what distinguishes this use ("kernel 3x3, pad 1") to a listing. NULL: nothing.
+    void (*describe)(const void *attr, rungi_string *out);
+    // Floating-point operations of the query's pass. NULL: one per element of output 0.
+    double (*flops)(const rungi_query *q);
+    rungi_pass forward;
+    rungi_pass backward[3];
+    // For losses and means: the number that the sum is divided by, counted over this shard's
+    // inputs before forward. The planner adds the shards' numbers. NULL: none.
+    double (*normalizer)(const rungi_query *q, void *const *ptr);
+    // What happens once a training step after all shards have run forward, in shard order (running
+    // statistics). NULL: nothing.
+    rung_status (*finish)(const rungi_call *const *shards, int count);
+    const rungi_case *cases; // ended by a case without a name
+};
+
+// All operators, in the order of ops.def, ended by NULL.
+extern const rungi_op *const rungi_ops[];
+// The operator of that name, or NULL.
+const rungi_op *rungi_op_find(const char *name);
+
+// The pass of the query, and its kernel list on a kind of device.
+const rungi_pass *rungi_query_pass(const rungi_query *q);
+const rungi_kernel *const *rungi_query_kernels(const rungi_query *q, rungi_device_kind kind);
+
+// The first kernel of the query's list that the policy allows and that can run; with `log` not
+// NULL, each refusal before it is added as "name: reason; ".
+const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind kind,
+                                        rungi_policy policy, rungi_string *log);
+
+rungi_cost rungi_query_cost(const rungi_query *q);
+
+static inline uint32_t rungi_bit(int i)
+{
+    return (uint32_t)1 << (i < 31 ? i : 31);
+}
+
+static inline void *rungi_ptr(const rungi_call *c, const rungi_operand *o)
+{
+    return o->buffer < 0 ? NULL : c->ptr[o->buffer];
+}
+
+static inline int64_t rungi_shape_size(const rung_shape *shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < shape->rank; i++)
+        n *= shape->dim[i];
+    return n;
+}
+
+static inline int64_t rungi_operand_count(const rungi_operand *o)
+{
+    return rungi_shape_size(&o->shape);
+}
+
+static inline size_t rungi_operand_bytes(const rungi_operand *o)
+{
+    return (size_t)rungi_operand_count(o) * rung_dtype_size(o->dtype);
+}
+
+#endif

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks every operator by its case table: `ops_test` all of them, `ops_test NAME` one.
+//   1. the float64 reference's gradients against finite differences of its forward
+//   2. every float32 kernel, in every layout and with 1 and 2 threads, against the float64
+//   reference
+//   3. guard bytes around all operands, equal bits in two runs, equal bits in place
+#include "testing.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ops/trial.h"
+
+static const rungi_op *const *selected;
+static const rungi_op *one[2];
+
+static const rungi_kernel *reference_of(const rungi_query *q)
+{
+    const rungi_kernel *const *list = rungi_query_kernels(q, RUNGI_CPU);
+    const rungi_kernel *last = NULL;
+    for (int i = 0; list[i]; i++)
+        last = list[i];
+    return last;
+}
+
+static void run_reference(const rungi_trial *t, int pass)
+{
+    rungi_operand gin[RUNGI_CASE_INPUTS];
+    rungi_query q = rungi_trial_query(t, pass, ~0u, gin);
+    if (rungi_trial_run(t, &q, reference_of(&q), 1) != RUNG_OK)
+        fail_msg("%s '%s': reference: %s", t->op->name, t->which->name, rung_error_last()->message);
+}
+
+static int passes_of(const rungi_op *op)
+{
+    int n = 0;
+    while (n < 3 && op->backward[n].name)
+        n++;
+    return n;
+}
+
+static void run_all_references(const rungi_trial *t)
+{
+    run_reference(t, RUNGI_FORWARD);
+    for (int pass = 0; pass < passes_of(t->op); pass++)
+        run_reference(t, pass);
+}
+
+// ---- 1. finite differences --------------------------------------------------------------------
+
+// Sum of outputs weighted by the gradients of outputs: the function whose gradient backward gives.
+static double weighted_outputs(const rungi_trial *t)
+{
+    double sum = 0;
+    for (int i = 0; i < t->op->n_out; i++)
+        for (int64_t k = 0; k < rungi_operand_count(&t->out[i]); k++)
+            sum += rungi_trial_get(t, &t->out[i], k) * rungi_trial_get(t, &t->gout[i], k);
+    return sum;
+}
+
+static double shifted(const rungi_trial *t, const rungi_operand *o, int64_t k, double by)
+{
+    double old = rungi_trial_get(t, o, k);
+    rungi_trial_set(t, o, k, old + by);
+    run_reference(t, RUNGI_FORWARD);
+    double value = weighted_outputs(t);
+    rungi_trial_set(t, o, k, old);
+    return value;
+}
+
+// Five-point central difference: its error is h^4 of a fifth derivative and 1e-16 / h of rounding.
+static double difference(const rungi_trial *t, const rungi_operand *o, int64_t k)
+{
+    const double h = 1e-3;
+    return (8 * (shifted(t, o, k, h) - shifted(t, o, k, -h)) -
+            (shifted(t, o, k, 2 * h) - shifted(t, o, k, -2 * h))) /
+           (12 * h);
+}
+
+static double largest(const rungi_trial *t, const rungi_operand *o)
+{
+    double top = 0;
+    for (int64_t k = 0; k < rungi_operand_count(o); k++)
+        top = fmax(top, fabs(rungi_trial_get(t, o, k)));
+    return top;
+}
+
+static void check_differences(const rungi_op *op, const rungi_case *c)
+{
+    rungi_trial t;
+    assert_ok(rungi_trial_init(&t, op, c, RUNG_F64, RUNGI_PLAIN, 1));
+    run_all_references(&t);
+    uint32_t given = 0;
+    for (int pass = 0; pass < passes_of(op); pass++)
+        given |= op->backward[pass].gives;
+    for (int i = 0; i < t.n_in; i++) {
+        if (t.gin[i].buffer < 0 || !(given & rungi_bit(i)))
+            continue;
+        double top = fmax(largest(&t, &t.gin[i]), 1e-3);
+        int64_t count = rungi_operand_count(&t.gin[i]), step = count / 23 + 1;
+        for (int64_t k = 0; k < count; k += step) {
+            double exact = rungi_trial_get(&t, &t.gin[i], k), seen = difference(&t, &t.in[i], k);
+            if (!(fabs(exact - seen) <= 1e-7 * top))
+                fail_msg("%s '%s': gradient of input %d at %d is %.12g, differences say %.12g",
+                         op->name, c->name, i, (int)k, exact, seen);
+        }
+    }
+    rungi_trial_fini(&t);
+}
+
+// ---- 2. kernels against the reference ---------------------------------------------------------
+
+static void compare(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
+                    const rungi_operand *want, const char *kernel, const char *what)
+{
+    if (got->buffer < 0 || !rung_dtype_is_float(got->dtype))
+        return;
+    double tolerance = t->which->tolerance > 0 ? t->which->tolerance : 2e-6;
+    double limit = tolerance * fmax(largest(truth, want), 1e-30);
+    for (int64_t k = 0; k < rungi_operand_count(got); k++) {
+        double a = rungi_trial_get(t, got, k), b = rungi_trial_get(truth, want, k);
+        if (!(fabs(a - b) <= limit))
+            fail_msg("%s '%s': kernel %s, %s, %d threads: %s at %d is %.9g, reference %.9g "
+                     "(allowed %.2g)",
+                     t->op->name, t->which->name, kernel, rungi_layout_name(t->layout), t->threads,
+                     what, (int)k, a, b, limit);
+    }
+}
+
+static void compare_pass(const rungi_trial *t, const rungi_query *q, const rungi_trial *truth,
+                         const char *kernel)
+{
+    if (q->pass == RUNGI_FORWARD) {
+        for (int i = 0; i < t->n_out; i++)
+            compare(t, &t->out[i], truth, &truth->out[i], kernel, i ? "hidden output" : "output");
+    } else {
+        for (int i = 0; i < t->n_in; i++)
+            compare(t, &q->gin[i], truth, &truth->gin[i], kernel, rungi_query_pass(q)->name);
+    }
+    if (!rungi_trial_guards(t))
+        fail_msg("%s '%s': kernel %s wrote beside its operands", t->op->name, t->which->name,
+                 kernel);
+}
+
+static void copy_outputs(const rungi_trial *t, const rungi_query *q, char *into)
+{
+    const rungi_operand *list = q->pass == RUNGI_FORWARD ? t->out : q->gin;
+    int n = q->pass == RUNGI_FORWARD ? t->n_out : t->n_in;
+    for (int i = 0; i < n; i++)
+        if (list[i].buffer >= 0) {
+            memcpy(into, t->ptr[list[i].buffer], rungi_operand_bytes(&list[i]));
+            into += rungi_operand_bytes(&list[i]);
+        }
+}
+
+static size_t output_bytes(const rungi_trial *t, const rungi_query *q)
+{
+    const rungi_operand *list = q->pass == RUNGI_FORWARD ? t->out : q->gin;
+    int n = q->pass == RUNGI_FORWARD ? t->n_out : t->n_in;
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i].buffer >= 0)
+            bytes += rungi_operand_bytes(&list[i]);
+    return bytes;
+}
+
+// Runs the pass with its output in the memory of its input; the bits must be the same.
+static void check_in_place(rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                           const char *bits, size_t size)
+{
+    bool forward = q->pass == RUNGI_FORWARD;
+    const rungi_operand *from = forward ? &q->in[0] : &q->gout[0];
+    const rungi_operand *to = forward ? &q->out[0] : &q->gin[0];
+    if (!rungi_query_pass(q)->in_place || from->buffer < 0 || to->buffer < 0 ||
+        rungi_operand_bytes(from) != rungi_operand_bytes(to))
+        return;
+    size_t bytes = rungi_operand_bytes(from);
+    void *kept = t->ptr[to->buffer];
+    char *saved = malloc(bytes), *again = malloc(size);
+    memcpy(saved, t->ptr[from->buffer], bytes);
+    t->ptr[to->buffer] = t->ptr[from->buffer];
+    assert_ok(rungi_trial_run(t, q, kernel, 1));
+    copy_outputs(t, q, again);
+    if (memcmp(again, bits, size) != 0)
+        fail_msg("%s '%s': kernel %s gives other bits in place", t->op->name, t->which->name,
+                 kernel->name);
+    t->ptr[to->buffer] = kept;
+    memcpy(t->ptr[from->buffer], saved, bytes);
+    free(saved);
+    free(again);
+}
+
+static void check_kernel(rungi_trial *t, const rungi_query *q, const rungi_trial *truth,
+                         const rungi_kernel *kernel)
+{
+    if (rungi_trial_run(t, q, kernel, 1) != RUNG_OK)
+        fail_msg("%s '%s': kernel %s: %s", t->op->name, t->which->name, kernel->name,
+                 rung_error_last()->message);
+    compare_pass(t, q, truth, kernel->name);
+    size_t size = output_bytes(t, q);
+    char *first = malloc(size), *second = malloc(size);
+    copy_outputs(t, q, first);
+    assert_ok(rungi_trial_run(t, q, kernel, 2));
+    copy_outputs(t, q, second);
+    if (memcmp(first, second, size) != 0)
+        fail_msg("%s '%s': kernel %s gives other bits when run again", t->op->name, t->which->name,
+                 kernel->name);
+    check_in_place(t, q, kernel, first, size);
+    free(first);
+    free(second);
+}
+
+static void check_pass(rungi_trial *t, const rungi_trial *truth, int pass, uint32_t wanted)
+{
+    rungi_operand gin[RUNGI_CASE_INPUTS];
+    rungi_query q = rungi_trial_query(t, pass, wanted, gin);
+    bool any = pass == RUNGI_FORWARD;
+    for (int i = 0; !any && i < t->n_in; i++)
+        any = gin[i].buffer >= 0;
+    const rungi_kernel *const *list = rungi_query_kernels(&q, RUNGI_CPU);
+    for (int k = 0; any && list[k]; k++) {
+        rungi_reason why;
+        if (!list[k]->can_run || list[k]->can_run(&q, &why))
+            check_kernel(t, &q, truth, list[k]);
+    }
+    if (pass == RUNGI_FORWARD) // hidden outputs for backward
+        run_reference(t, RUNGI_FORWARD);
+}
+
+static bool layout_fits(const rungi_op *op, const rungi_case *c, rungi_layout layout)
+{
+    if (layout == RUNGI_PLAIN)
+        return true;
+    if (op->layouts == RUNGI_LAYOUTS_PLAIN || c->in[0].shape.rank != 4)
+        return false;
+    int block = layout == RUNGI_BLOCKED8 ? 8 : layout == RUNGI_BLOCKED16 ? 16 : 1;
+    for (int i = 0; i < c->n_in; i++) {
+        bool image = i == 0 || op->layouts == RUNGI_LAYOUTS_SAME;
+        if (image && (c->in[i].shape.rank != 4 || c->in[i].shape.dim[1] % block))
+            return false;
+        if (op->layouts == RUNGI_LAYOUTS_SAME &&
+            !rung_shape_equal(&c->in[i].shape, &c->in[0].shape))
+            return false;
+    }
+    rungi_trial t; // the output's channels must divide too
+    assert_ok(rungi_trial_init(&t, op, c, RUNG_F32, RUNGI_PLAIN, 1));
+    bool fits = t.out[0].shape.rank != 4 || t.out[0].shape.dim[1] % block == 0;
+    rungi_trial_fini(&t);
+    return fits;
+}
+
+static void check_kernels(const rungi_op *op, const rungi_case *c, rungi_layout layout, int threads)
+{
+    rungi_trial t, truth;
+    assert_ok(rungi_trial_init(&truth, op, c, RUNG_F64, RUNGI_PLAIN, 1));
+    assert_ok(rungi_trial_init(&t, op, c, RUNG_F32, layout, threads));
+    run_all_references(&truth);
+    check_pass(&t, &truth, RUNGI_FORWARD, ~0u);
+    for (int pass = 0; pass < passes_of(op); pass++) {
+        check_pass(&t, &truth, pass, ~0u);
+        uint32_t gives = op->backward[pass].gives;
+        for (int i = 0; i < t.n_in && (gives & (gives - 1)); i++) // each alone, as when frozen
+            check_pass(&t, &truth, pass, rungi_bit(i));
+    }
+    rungi_trial_fini(&t);
+    rungi_trial_fini(&truth);
+}
+
+static void check_all(void **state)
+{
+    (void)state;
+    for (int i = 0; selected[i]; i++)
+        for (const rungi_case *c = selected[i]->cases; c->name; c++) {
+            if (c->bench)
+                continue;
+            check_differences(selected[i], c);
+            for (int layout = RUNGI_PLAIN; layout <= RUNGI_BLOCKED16; layout++)
+                for (int threads = 1; threads <= 2; threads++)
+                    if (layout_fits(selected[i], c, (rungi_layout)layout))
+                        check_kernels(selected[i], c, (rungi_layout)layout, threads);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    selected = rungi_ops;
+    if (argc > 1) {
+        one[0] = rungi_op_find(argv[1]);
+        selected = one;
+        if (!one[0]) {
+            fprintf(stderr, "no operator '%s'\n", argv[1]);
+            return 2;
+        }
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(check_all)};
+    return RUN_TESTS(tests);
+}
