@@ -9,12 +9,18 @@ import sys
 SKIPPED = 77  # exit status of a lint that cannot run here
 
 
+def git(*arguments):
+    """The lines that a git command prints, or None when it fails."""
+    # CI may own the checkout as another user.
+    done = subprocess.run(["git", "-c", "safe.directory=*", *arguments], capture_output=True, text=True)
+    return done.stdout.splitlines() if done.returncode == 0 else None
+
+
 def files(pattern=".*"):
     """Paths, sorted, of the files that git tracks or would, whose whole path matches `pattern`."""
-    git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"],
-                         capture_output=True, text=True)
-    if git.returncode == 0:
-        found = [path for path in git.stdout.splitlines() if os.path.isfile(path)]
+    found = git("ls-files", "-co", "--exclude-standard")
+    if found is not None:
+        found = [path for path in found if os.path.isfile(path)]
     else:  # an unpacked archive
         found = [os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".")
                  for name in names if not re.match(r"\./(\.git|build)", folder)]
