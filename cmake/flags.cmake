@@ -16,7 +16,7 @@ if(RUNG_WERROR)
 endif()
 if(RUNG_SANITIZE)
   target_compile_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer
-                                              -fno-sanitize-recover=all -g)
+                                              -fno-sanitize-recover=all -O1 -g)
   target_link_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE})
 endif()
 

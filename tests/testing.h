@@ -33,6 +33,26 @@
                      got_ ? rung_error_last()->message : "", rung_status_text(code), (text));   \
     } while (0)
 
-#define RUN_TESTS(tests) cmocka_run_group_tests_name(__FILE__, tests, NULL, NULL)
+// Ends the test as skipped and prints why it cannot run here ("no GPU").
+#define skip_because(reason)                    \
+    do {                                        \
+        print_message("skipped: %s\n", reason); \
+        tests_skipped++;                        \
+        skip();                                 \
+    } while (0)
+
+static int tests_skipped;
+
+// Exit status of a test program: 0 passed, 1 failed, 77 when all `count` tests were skipped.
+static inline int tests_status(int failed, size_t count)
+{
+    if (failed)
+        return 1;
+    return (size_t)tests_skipped == count ? 77 : 0;
+}
+
+#define RUN_TESTS(tests)                                                   \
+    tests_status(cmocka_run_group_tests_name(__FILE__, tests, NULL, NULL), \
+                 sizeof(tests) / sizeof((tests)[0]))
 
 #endif
