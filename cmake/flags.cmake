@@ -4,6 +4,8 @@ add_library(rung_flags INTERFACE)
 target_compile_options(rung_flags INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
   -Wno-unknown-pragmas
+  # In case tables what is left out is zero.
+  -Wno-missing-field-initializers
   # Messages are cut at the size of their buffer by design.
   $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
   -fvisibility=hidden

@@ -189,7 +189,7 @@ static rung_status backward_reference(const rungi_call *c)
     void *gx = rungi_ptr(c, xo);
     rungi_strides sx = rungi_strides_of(xo->layout, &xo->shape);
     rungi_strides sy = rungi_strides_of(yo->layout, &yo->shape);
-    const int64_t *dx = xo->shape.dim, *dy = yo->shape.dim;
+    const int64_t *dy = yo->shape.dim;
     memset(gx, 0, rungi_operand_bytes(xo));
     RUNGI_PARALLEL_TASKS(q->threads)
     for (int64_t t = 0; t < dy[0] * dy[1]; t++)
