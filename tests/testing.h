@@ -33,6 +33,14 @@
                      got_ ? rung_error_last()->message : "", rung_status_text(code), (text));   \
     } while (0)
 
+// Passes when |a - b| <= tolerance, in float64 (cmocka's assert_float_equal compares floats).
+#define assert_near(a, b, tolerance)                                                  \
+    do {                                                                              \
+        double a_ = (a), b_ = (b), tolerance_ = (tolerance);                          \
+        if (!(a_ - b_ <= tolerance_ && b_ - a_ <= tolerance_))                        \
+            fail_msg("%s = %.17g, expected %.17g within %g", #a, a_, b_, tolerance_); \
+    } while (0)
+
 // Ends the test as skipped and prints why it cannot run here ("no GPU").
 #define skip_because(reason)                    \
     do {                                        \

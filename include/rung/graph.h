@@ -50,23 +50,43 @@ RUNG_API rung_value rung_input(rung_graph *graph, const char *name, rung_dtype d
 // number. Its value is given to rung_compile.
 RUNG_API int64_t rung_symbol(rung_graph *graph, const char *name);
 
-// Distributions of initial values, PyTorch's. `a` and `b` are their parameters.
-typedef enum rung_init {
+// Distributions of initial values, those of torch.nn.init.
+typedef enum rung_init_kind {
     RUNG_INIT_ZEROS,
     RUNG_INIT_ONES,
     RUNG_INIT_CONSTANT,        // a
     RUNG_INIT_UNIFORM,         // in [a, b)
     RUNG_INIT_NORMAL,          // mean a, standard deviation b
-    RUNG_INIT_KAIMING_UNIFORM, // fan in, leaky ReLU with slope a: nn.Linear and nn.Conv2d use
-                               // sqrt(5)
-    RUNG_INIT_KAIMING_NORMAL_FAN_OUT, // ReLU gain: torchvision's ResNet
-    RUNG_INIT_XAVIER_UNIFORM,         // gain a (0 counts as 1)
+    RUNG_INIT_TRUNC_NORMAL,    // mean a, standard deviation b, kept within [low, high]
+    RUNG_INIT_FAN_IN,          // a layer's bias: uniform in +-1/sqrt(fan), fan being its weight's
+    RUNG_INIT_KAIMING_UNIFORM, // fan in, leaky ReLU of slope a
+    RUNG_INIT_KAIMING_NORMAL,  // fan out, ReLU
+    RUNG_INIT_XAVIER_UNIFORM,  // gain a
+    RUNG_INIT_XAVIER_NORMAL,   // gain a
+} rung_init_kind;
+
+// How a parameter starts. Fans come from its shape as in PyTorch: [out, in, ...], the dimensions
+// after the second multiplying both.
+typedef struct rung_init {
+    rung_init_kind kind;
+    double a, b;
+    double low, high;
+    int64_t fan; // RUNG_INIT_FAN_IN
 } rung_init;
 
+#define RUNG_INIT_CONSTANT_OF(value) ((rung_init){.kind = RUNG_INIT_CONSTANT, .a = (value)})
+// Weights of Linear and Conv2d: kaiming_uniform_(a=sqrt(5)), which is +-1/sqrt(fan in).
+#define RUNG_INIT_WEIGHT ((rung_init){.kind = RUNG_INIT_KAIMING_UNIFORM, .a = 2.23606797749979})
+// Biases of Linear and Conv2d, by the fan in of their weight.
+#define RUNG_INIT_BIAS(fan_in) ((rung_init){.kind = RUNG_INIT_FAN_IN, .fan = (fan_in)})
+// Convolutions of torchvision's ResNet: kaiming_normal_(mode="fan_out", nonlinearity="relu").
+#define RUNG_INIT_RESNET ((rung_init){.kind = RUNG_INIT_KAIMING_NORMAL})
+#define RUNG_INIT_NORMAL_OF(mean, std) \
+    ((rung_init){.kind = RUNG_INIT_NORMAL, .a = (mean), .b = (std)})
+
 typedef struct rung_param_options {
-    rung_init init;
-    double a, b;
-    bool no_decay; // weight decay does not apply
+    rung_init init; // {0} is zeros
+    bool no_decay;  // weight decay does not apply
 } rung_param_options;
 
 // A trainable parameter of float32. Its name is prefixed with the scopes in force. Its shape must

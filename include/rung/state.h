@@ -36,7 +36,8 @@ RUNG_API void rung_state_destroy(rung_state **state);
 
 // Gives every parameter its initial distribution and every buffer its initial value. Element i of a
 // parameter is a pure function of (seed, the parameter's place in the order of definition, i).
-RUNG_API void rung_state_init(rung_state *state, uint64_t seed);
+// Errors: RUNG_MISMATCH for a distribution that the parameter's shape does not fit.
+RUNG_API rung_status rung_state_init(rung_state *state, uint64_t seed);
 
 // Entries in order of definition: parameters and buffers.
 RUNG_API int rung_state_count(const rung_state *state);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// `--explain`: the plan as a listing.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "graph/plan.h"
+
+static void add_operands(rungi_string *out, const rungi_operand *list, int n)
+{
+    bool first = true;
+    for (int i = 0; list && i < n; i++) {
+        if (list[i].buffer < 0)
+            continue;
+        char text[RUNG_SHAPE_TEXT];
+        rungi_string_add(out, "%s%s", first ? "" : " ",
+                         rung_shape_text(&list[i].shape, text, sizeof text));
+        if (list[i].dtype != RUNG_F32)
+            rungi_string_add(out, ":%s", rung_dtype_name(list[i].dtype));
+        if (list[i].layout != RUNGI_PLAIN)
+            rungi_string_add(out, ":%s", rungi_layout_name(list[i].layout));
+        first = false;
+    }
+}
+
+static void add_places(const rung_plan *p, rungi_string *out, const rungi_operand *list, int n)
+{
+    for (int i = 0; list && i < n; i++) {
+        if (list[i].buffer < 0)
+            continue;
+        const rungi_tensor *t = &p->tensors.data[p->tensors.data[list[i].buffer].root];
+        if (t->kind == RUNGI_TENSOR_ARENA)
+            rungi_string_add(out, " @%zu+%zu", t->offset, t->bytes);
+        else
+            rungi_string_add(out, " @%s", t->kind == RUNGI_TENSOR_GRAD ? "gradients" : "state");
+    }
+}
+
+static void add_step(const rung_plan *p, rungi_string *out, size_t index)
+{
+    const rungi_step *s = &p->steps.data[index];
+    const rungi_query *q = &s->q;
+    bool forward = q->pass == RUNGI_FORWARD;
+    rungi_cost cost = rungi_query_cost(q);
+    rungi_string_add(out, "%4zu  %s  %s.%s", index, p->graph->nodes.data[q->node].name, q->op->name,
+                     rungi_query_pass(q)->name);
+    for (int i = 0; i < q->n_fused; i++)
+        rungi_string_add(out, " + %s (%s)", q->fused[i].op->name,
+                         p->graph->nodes.data[q->fused[i].node].name);
+    if (q->op->describe) {
+        rungi_string_add(out, " {");
+        q->op->describe(q->attr, out);
+        rungi_string_add(out, "}");
+    }
+    rungi_string_add(out, "\n        ");
+    add_operands(out, forward ? q->in : q->gout, forward ? q->n_in : q->op->n_out);
+    rungi_string_add(out, " -> ");
+    add_operands(out, forward ? q->out : q->gin, forward ? q->n_out : q->n_in);
+    rungi_string_add(out, "\n        kernel %s, %.4g Mflop, %.4g MB", s->kernel->name,
+                     cost.flops * 1e-6, cost.bytes * 1e-6);
+    add_places(p, out, forward ? q->out : q->gin, forward ? q->n_out : q->n_in);
+    if (s->setup.workspace)
+        rungi_string_add(out, " workspace %zu", s->setup.workspace);
+    if (s->refusals)
+        rungi_string_add(out, "\n        refused: %s", s->refusals);
+    rungi_string_add(out, "\n");
+}
+
+rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
+{
+    rungi_string out = {0};
+    char arena[32], bound[32];
+    static const char *const layouts[] = {"plain", "channels_last", "blocked"};
+    static const char *const kernels[] = {"own", "library", "reference"};
+    rungi_string_add(
+        &out,
+        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s\n"
+        "arena %s, largest live set %s\n",
+        (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
+        plan->options.gradients ? " with gradients" : "", plan->options.threads,
+        layouts[plan->options.layout], kernels[plan->options.kernels],
+        plan->options.fuse ? "on" : "off", rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
+        rungi_text_bytes(plan->lower_bound, bound, sizeof bound));
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        if (i == 0 || (int)i == plan->n_forward)
+            rungi_string_add(&out, "%s\n", i == 0 ? "forward" : "backward");
+        add_step(plan, &out, i);
+    }
+    if (out.failed) {
+        rungi_string_fini(&out);
+        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for the listing");
+    }
+    *text_out = out.data;
+    return RUNG_OK;
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of an optimizer, and the parts of a step for callers that need them one by one (fused
+// backward passes, optimizers sharded over ranks).
+#ifndef RUNGI_OPTIM_OPTIMIZER_H
+#define RUNGI_OPTIM_OPTIMIZER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optim/step_kernels.h"
+#include "rung/optim.h"
+
+// Elements up to which a gap between two segments counts as padding: a run may reach over it.
+enum { RUNGI_OPTIM_PADDING = 64 };
+// Elements of one partial sum of the gradient norm.
+enum { RUNGI_OPTIM_BLOCK = 4096 };
+// Elements below which a pass does not open a parallel region.
+enum { RUNGI_OPTIM_PARALLEL = 32768 };
+
+typedef struct rungi_optim_segment {
+    char *name; // owned
+    int64_t begin, end;
+    int group;
+    bool frozen;
+    int64_t steps;
+    int64_t first_block, block_count; // of the gradient norm; none while frozen
+    double norm;
+} rungi_optim_segment;
+
+// Adjacent segments with equal settings, updated by one call.
+typedef struct rungi_optim_run {
+    int64_t begin, end;
+    int group;
+    int64_t steps; // taken before the next step
+} rungi_optim_run;
+
+typedef struct rungi_optim_block {
+    int64_t begin, end;
+} rungi_optim_block;
+
+struct rung_optimizer {
+    rung_optimizer_options options; // its groups are owned
+    rung_param_group *groups;       // [group_count + 1]; [0] is the optimizer's own
+    rungi_optim_segment *segments;
+    int64_t segment_count;
+    int64_t size; // end of the last segment
+    // What follows is planned again when a segment is frozen, thawed or given another step count.
+    bool planned;
+    rungi_optim_run *runs;  // room for segment_count
+    rungi_step_coef *coefs; // one a run, filled in each step
+    int64_t run_count;
+    int64_t run_elements;
+    rungi_optim_block *blocks; // room for the blocks of all segments
+    double *block_sums;
+    int64_t block_count;
+    int state_count;
+    float *state[RUNG_OPTIMIZER_STATES];
+    bool owns_state;
+    rungi_step_fn *step; // the loop of this optimizer
+    double (*sum_squares)(const float *x, int64_t count);
+};
+
+// rung_optimizer_create on memory that the caller provides for the state: as many buffers as
+// rungi_optimizer_states(options) says, zeroed, each as long as the last segment's end, borrowed
+// for the optimizer's life. NULL: allocated by the optimizer.
+rung_status rungi_optimizer_create_in(const rung_context *context,
+                                      const rung_optimizer_options *options,
+                                      const rung_segment *segments, int64_t count,
+                                      float *const *state, rung_optimizer **optimizer_out);
+
+// State buffers that such an optimizer has.
+int rungi_optimizer_states(const rung_optimizer_options *options);
+
+// Sorts segments into runs and blocks, if anything changed since it was last done.
+void rungi_optimizer_plan(rung_optimizer *optimizer);
+
+// Global L2 norm of grads * scale over the segments that are not frozen, in float64: sums over
+// fixed blocks of 4096 elements, added in order. *nonfinite_out: the first segment that holds NaN
+// or infinity, or -1. Keeps each segment's norm.
+double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, double scale,
+                            int threads, int64_t *nonfinite_out);
+
+// Factor that brings a gradient of that norm down to max_norm, as torch.nn.utils.clip_grad_norm_:
+// min(1, max_norm / (norm + 1e-6)).
+double rungi_clip_coefficient(double norm, double max_norm);
+
+// The update alone: gradients times `scale`, each kept within +-`limit` (infinity: off). Counts the
+// step.
+void rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
+                           const rung_rates *rates, double scale, double limit, int threads);
+
+// Numbers of the next step for a segment's elements, for kernels that update in their own loops.
+rungi_step_coef rungi_optimizer_coef(const rung_optimizer *optimizer, int group, int64_t steps,
+                                     const rung_rates *rates, double scale, double limit);
+
+// Counts a step that such kernels have done.
+void rungi_optimizer_count_step(rung_optimizer *optimizer);
+
+#endif

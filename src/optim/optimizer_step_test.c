@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norm, clipping, scaled gradients and gradients that are not finite. (optimizer_fixture_test.c
+// compares the updates with PyTorch.)
+#include "testing.h"
+
+#include <math.h>
+
+#include "base/philox.h"
+#include "optim/optimizer.h"
+
+static const rung_segment segments[] = {
+    {"a", 0, 37, 0, false},
+    {"frozen", 48, 60, 0, true},
+    {"b", 64, 70001, 0, false},
+    {"c", 70016, 70033, 0, false},
+};
+enum { SEGMENTS = 4, SIZE = 70040 };
+
+static rung_optimizer *make_isa(rung_optimizer_kind kind, rung_isa isa)
+{
+    rung_context *context = NULL;
+    rung_optimizer *optimizer = NULL;
+    rung_optimizer_options options = rung_optimizer_defaults(kind);
+    assert_ok(rung_context_create(&(rung_context_options){.isa = isa}, &context));
+    assert_ok(rung_optimizer_create(context, &options, segments, SEGMENTS, &optimizer));
+    rung_context_destroy(&context);
+    return optimizer;
+}
+
+static rung_optimizer *make(rung_optimizer_kind kind)
+{
+    return make_isa(kind, RUNG_ISA_AUTO);
+}
+
+static float *numbers(float scale)
+{
+    float *x = malloc(SIZE * sizeof *x);
+    assert_non_null(x);
+    rungi_random random = rungi_random_make(3, RUNGI_PURPOSE_TEST, 0, 0, 0);
+    for (uint64_t i = 0; i < SIZE; i++)
+        x[i] = scale * (rungi_unit_f32(rungi_random_block(&random, i).v[0]) - 0.5f);
+    return x;
+}
+
+static double reference_norm(const float *x, int segment)
+{
+    long double sum = 0;
+    for (int i = 0; i < SEGMENTS; i++)
+        for (int64_t j = segments[i].begin; j < segments[i].end; j++)
+            if (!segments[i].frozen && (segment < 0 || segment == i))
+                sum += (long double)x[j] * x[j];
+    return (double)sqrtl(sum);
+}
+
+static void norm_against_reference(void **state)
+{
+    (void)state;
+    float *x = numbers(1);
+    rung_optimizer *optimizer = make(RUNG_OPTIMIZER_SGD);
+    int64_t bad;
+    double norm = rungi_optimizer_norm(optimizer, x, 1, 1, &bad);
+    assert_near(norm / reference_norm(x, -1), 1, 1e-14);
+    for (int i = 0; i < SEGMENTS; i++)
+        assert_near(rung_optimizer_segment_norm(optimizer, i),
+                    segments[i].frozen ? 0 : reference_norm(x, i), 1e-11);
+    assert_int_equal(bad, -1);
+    for (int threads = 1; threads <= 3; threads++) {
+        rung_optimizer *scalar = make_isa(RUNG_OPTIMIZER_SGD, RUNG_ISA_SCALAR);
+        assert_true(norm == rungi_optimizer_norm(optimizer, x, 1, threads, &bad));
+        assert_true(norm == rungi_optimizer_norm(scalar, x, 1, threads, &bad));
+        rung_optimizer_destroy(&scalar);
+    }
+    // float32 would overflow here
+    float *large = numbers(1e30f);
+    norm = rungi_optimizer_norm(optimizer, large, 1, 1, &bad);
+    assert_near(norm / reference_norm(large, -1), 1, 1e-14);
+    assert_int_equal(bad, -1);
+    rung_optimizer_destroy(&optimizer);
+    free(large);
+    free(x);
+}
+
+static void names_the_segment_at_fault(void **state)
+{
+    (void)state;
+    float *params = numbers(1), *before = numbers(1), *grads = numbers(1);
+    rung_optimizer *optimizer = make(RUNG_OPTIMIZER_ADAMW);
+    const rung_optimizer_update update = {.rates.lr = 1e-3, .want_norm = true};
+    grads[50] = NAN; // frozen: nobody looks
+    rung_optimizer_report report;
+    assert_ok(rung_optimizer_step(optimizer, params, grads, &update, &report));
+    assert_int_equal(report.nonfinite, -1);
+    for (int64_t i = 48; i < 60; i++)
+        assert_true(params[i] == before[i]);
+    memcpy(params, before, SIZE * sizeof *params);
+
+    grads[70032] = INFINITY;
+    assert_fails(RUNG_DIVERGED, "gradient of c is infinite (element 16 of 17)",
+                 rung_optimizer_step(optimizer, params, grads, &update, &report));
+    grads[70000] = NAN; // the last element before a tail
+    assert_fails(RUNG_DIVERGED, "gradient of b is NaN (element 69936 of 69937)",
+                 rung_optimizer_step(optimizer, params, grads, &update, &report));
+    const rung_optimizer_update clipped = {.rates.lr = 1e-3, .max_grad_norm = 1, .threads = 2};
+    assert_fails(RUNG_DIVERGED, "gradient of b",
+                 rung_optimizer_step(optimizer, params, grads, &clipped, &report));
+    const rung_optimizer_update skip = {.rates.lr = 1e-3, .skip_nonfinite = true};
+    assert_ok(rung_optimizer_step(optimizer, params, grads, &skip, &report));
+    assert_false(report.applied);
+    assert_int_equal(report.nonfinite, 2);
+    assert_memory_equal(params, before, SIZE * sizeof *params);
+    assert_int_equal(rung_optimizer_steps(optimizer, 2), 1);
+    rung_optimizer_destroy(&optimizer);
+    free(params), free(before), free(grads);
+}
+
+static void coefficient(void **state)
+{
+    (void)state;
+    assert_true(rungi_clip_coefficient(0.5, 1) == 1);
+    assert_true(rungi_clip_coefficient(0, 0.1) == 1);
+    assert_true(rungi_clip_coefficient(10, 1) == 1 / (10 + 1e-6));
+}
+
+// C44: true norm 10, limit 1, gradients scaled by 65536: the report says 10, and the update equals
+// that of the unscaled gradients.
+static void clips_unscaled_gradients(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < RUNG_OPTIMIZER_COUNT; kind++) {
+        float *plain = numbers(1), *scaled = numbers(1), *grads = numbers(1);
+        for (int64_t i = 0; i < SIZE; i++)
+            grads[i] = i == 5 ? 6 : i == 70020 ? -8 : 0;
+        rung_optimizer *a = make((rung_optimizer_kind)kind), *b = make((rung_optimizer_kind)kind);
+        rung_optimizer_report report;
+        rung_optimizer_update update = {.rates.lr = 0.1, .max_grad_norm = 1};
+        assert_ok(rung_optimizer_step(a, plain, grads, &update, &report));
+        assert_near(report.grad_norm, 10, 1e-9);
+        assert_near(report.clip, 0.1, 1e-7);
+        for (int64_t i = 0; i < SIZE; i++)
+            grads[i] *= 65536;
+        update.loss_scale = 65536;
+        assert_ok(rung_optimizer_step(b, scaled, grads, &update, &report));
+        assert_near(report.grad_norm, 10, 1e-9);
+        assert_near(rung_optimizer_segment_norm(b, 0), 6, 1e-9);
+        assert_memory_equal(plain, scaled, SIZE * sizeof *plain);
+        if (kind == RUNG_OPTIMIZER_SGD) {
+            float *start = numbers(1);
+            assert_near(start[5] - plain[5], 0.1 * 0.6, 1e-6);
+            assert_near(start[70020] - plain[70020], -0.1 * 0.8, 1e-6);
+            free(start);
+        }
+        rung_optimizer_destroy(&a);
+        rung_optimizer_destroy(&b);
+        free(plain), free(scaled), free(grads);
+    }
+}
+
+// By value, after unscaling, and without touching the gradients.
+static void clips_by_value(void **state)
+{
+    (void)state;
+    float *params = calloc(SIZE, sizeof *params), *grads = calloc(SIZE, sizeof *grads);
+    grads[0] = 40, grads[1] = -40, grads[2] = 0.5f, grads[70032] = -4;
+    rung_optimizer *optimizer = make(RUNG_OPTIMIZER_SGD);
+    rung_optimizer_report report;
+    assert_ok(rung_optimizer_step(
+        optimizer, params, grads,
+        &(rung_optimizer_update){.rates.lr = 1, .loss_scale = 4, .max_grad_value = 2}, &report));
+    assert_true(params[0] == -2 && params[1] == 2 && params[2] == -0.125f && params[70032] == 1);
+    assert_true(grads[0] == 40);
+    assert_true(isnan(report.grad_norm) && report.clip == 1);
+    rung_optimizer_destroy(&optimizer);
+    free(params), free(grads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norm_against_reference),
+        cmocka_unit_test(names_the_segment_at_fault),
+        cmocka_unit_test(coefficient),
+        cmocka_unit_test(clips_unscaled_gradients),
+        cmocka_unit_test(clips_by_value),
+    };
+    return RUN_TESTS(tests);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of the optimizers' loops, compiled once per instruction set by the files that include it.
+// With p the parameter, g the gradient, and the steps in PyTorch's order:
+//
+//   g = clamp(g * grad_scale, +-grad_limit) + weight_decay * p
+//   SGD        p -= lr * g
+//   momentum   b = momentum * b + (1 - dampening) * g;  p -= lr * b
+//   Nesterov   b = momentum * b + (1 - dampening) * g;  p -= lr * (g + momentum * b)
+//   Adam(W)    m += (1 - beta1) * (g - m);  v = beta2 * v + (1 - beta2) * g * g
+//              p = p * shrink - lr' * m / (sqrt(v) / sqrt(1 - beta2^t) + eps),
+//              lr' = lr / (1 - beta1^t)
+//
+// weight_decay = 0, shrink = 1 and grad_scale = 1 change no bits, so that there are no variants for
+// them: the loops are bound by memory.
+#include <math.h>
+
+#include "optim/step_kernels.h"
+
+static inline float step_gradient(const rungi_step_coef *c, float grad, float param)
+{
+    float g = grad * c->grad_scale;
+    // NaN stays NaN
+    g = g < -c->grad_limit ? -c->grad_limit : g;
+    g = g > c->grad_limit ? c->grad_limit : g;
+    return g + c->weight_decay * param;
+}
+
+static void step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,
+                     float *restrict state0, float *restrict state1, int64_t count)
+{
+    (void)state0, (void)state1;
+    const rungi_step_coef c = *coef;
+    for (int64_t i = 0; i < count; i++)
+        param[i] -= c.lr * step_gradient(&c, grad[i], param[i]);
+}
+
+static void step_sgd_momentum(const rungi_step_coef *coef, float *restrict param,
+                              const float *restrict grad, float *restrict buffer,
+                              float *restrict state1, int64_t count)
+{
+    (void)state1;
+    const rungi_step_coef c = *coef;
+    for (int64_t i = 0; i < count; i++) {
+        float g = step_gradient(&c, grad[i], param[i]);
+        buffer[i] = c.momentum * buffer[i] + c.keep * g;
+        param[i] -= c.lr * buffer[i];
+    }
+}
+
+static void step_sgd_nesterov(const rungi_step_coef *coef, float *restrict param,
+                              const float *restrict grad, float *restrict buffer,
+                              float *restrict state1, int64_t count)
+{
+    (void)state1;
+    const rungi_step_coef c = *coef;
+    for (int64_t i = 0; i < count; i++) {
+        float g = step_gradient(&c, grad[i], param[i]);
+        buffer[i] = c.momentum * buffer[i] + c.keep * g;
+        param[i] -= c.lr * (g + c.look_ahead * buffer[i]);
+    }
+}
+
+static void step_adam(const rungi_step_coef *coef, float *restrict param,
+                      const float *restrict grad, float *restrict exp_avg,
+                      float *restrict exp_avg_sq, int64_t count)
+{
+    const rungi_step_coef c = *coef;
+    for (int64_t i = 0; i < count; i++) {
+        float g = step_gradient(&c, grad[i], param[i]);
+        float m = exp_avg[i] + c.keep * (g - exp_avg[i]);
+        float v = c.beta2 * exp_avg_sq[i] + c.keep2 * g * g;
+        exp_avg[i] = m;
+        exp_avg_sq[i] = v;
+        param[i] = param[i] * c.shrink - c.lr * m / (sqrtf(v) * c.inv_sqrt_correction2 + c.eps);
+    }
+}
+
+// GCC's vector extension, so that the lanes' order is written down once for all instruction sets.
+// FMA would change nothing here: the square of a float is exact in a double.
+typedef float step_f4 __attribute__((vector_size(16)));
+typedef double step_d4 __attribute__((vector_size(32)));
+#ifndef STEP_WIDEN
+#    define STEP_WIDEN(narrow) __builtin_convertvector((narrow), step_d4)
+#endif
+
+static double step_sum_squares(const float *x, int64_t count)
+{
+    step_d4 lane[4] = {{0}};
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        for (int j = 0; j < 4; j++) {
+            step_f4 narrow;
+            __builtin_memcpy(&narrow, x + i + 4 * j, sizeof narrow);
+            step_d4 wide = STEP_WIDEN(narrow);
+            lane[j] += wide * wide;
+        }
+    }
+    for (; i < count; i++)
+        lane[i / 4 % 4][i % 4] += (double)x[i] * (double)x[i];
+    step_d4 half = (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    return (half[0] + half[2]) + (half[1] + half[3]);
+}
