@@ -289,6 +289,8 @@ static void forward_node(builder *b, size_t k)
         rungi_layout layout = b->value_layout[value];
         b->tensor[value][layout] = new_tensor(b, value, layout, false);
         out[i] = operand_of(b, b->tensor[value][layout]);
+        if (hidden && training && node->op->finish && out[i].buffer >= 0)
+            b->p->tensors.data[out[i].buffer].kind = RUNGI_TENSOR_SHARD;
     }
     add_step(b, &(rungi_query){.op = node->op,
                                .attr = node->attr,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,12 @@ struct rungi_chunk {
     max_align_t data[];
 };
 
-// Probe values: symbol s has probes[s][p]. All differ, and so do their small multiples, so that a
-// dimension equals a symbol under both probes only if it is that symbol.
+// Probe values: symbol s has probes[s][p]. Primes that no real dimension is likely to be, all
+// different, so that a dimension equals a symbol under both probes only if it is that symbol, and
+// messages about probed shapes can be given back their symbols.
 static const int64_t probes[RUNGI_MAX_SYMBOLS][RUNGI_PROBES] = {
-    {211, 307}, {223, 311}, {227, 313}, {229, 317}, {233, 331}, {239, 337}, {241, 347}, {251, 349},
+    {100003, 101513}, {103043, 104551}, {106087, 107599}, {109111, 110623},
+    {112139, 113647}, {115163, 116681}, {118189, 119699}, {121229, 122741},
 };
 
 rung_status rung_graph_create(rung_context *context, rung_graph **graph_out)
@@ -61,6 +64,20 @@ bool rungi_graph_ok(const rung_graph *g)
     return g->error.status == RUNG_OK;
 }
 
+// Puts the symbols' names back into a message about probed shapes.
+static void name_symbols(const rung_graph *g, char *message)
+{
+    for (int s = 0; s < g->n_symbols; s++) {
+        char digits[24];
+        const char *name = s == 0 ? "N" : g->symbols[s];
+        int length = snprintf(digits, sizeof digits, "%" PRId64, probes[s][0]);
+        for (char *at = message; (at = strstr(at, digits)) && strlen(name) <= (size_t)length;) {
+            memcpy(at, name, strlen(name));
+            memmove(at + strlen(name), at + length, strlen(at + length) + 1);
+        }
+    }
+}
+
 void rungi_graph_stick(rung_graph *g, const char *name)
 {
     if (g->error.status != RUNG_OK)
@@ -68,6 +85,7 @@ void rungi_graph_stick(rung_graph *g, const char *name)
     if (name && *name)
         rungi_fail_prefix("layer %s", name);
     g->error = *rung_error_last();
+    name_symbols(g, g->error.message);
 }
 
 static void stick_memory(rung_graph *g)

@@ -23,6 +23,7 @@ typedef enum rungi_tensor_kind {
     RUNGI_TENSOR_GRAD, // gradient of a parameter
     RUNGI_TENSOR_BUFFER,
     RUNGI_TENSOR_CONST, // one scalar
+    RUNGI_TENSOR_SHARD, // outlives the arena: what an operator's `finish` reads after all shards
 } rungi_tensor_kind;
 
 typedef struct rungi_tensor {
@@ -34,7 +35,7 @@ typedef struct rungi_tensor {
     bool keep;   // an output: lives until the next run
     double fill; // CONST
     size_t bytes;
-    size_t offset;   // ARENA roots: place in the arena
+    size_t offset;   // ARENA roots: place in the arena; SHARD: in the instance's memory
     int first, last; // steps between which it lives; of a root, its aliases included
 } rungi_tensor;
 
@@ -59,6 +60,7 @@ struct rung_plan {
     int n_forward;     // steps before this one are forward
     int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
     size_t arena_bytes, lower_bound;
+    size_t shard_bytes;         // of an instance's SHARD tensors
     RUNGI_ARRAY(void *) blocks; // operand lists, freed with the plan
     rung_arena *own_arena;      // when none was given
     rungi_instance *instance;   // the one behind the public calls
@@ -109,6 +111,7 @@ struct rungi_instance {
     int arena_generation;
     float *grads; // flat gradients that backward writes; the state's by default
     void **ptr;   // pointer table, by tensor
+    char *shard;  // memory of SHARD tensors
     rungi_call *calls;
     double *normalizer; // by node
     rungi_runtime rt;
