@@ -331,32 +331,36 @@ static int param_grad(builder *b, int value)
 }
 
 // Takes tensor `part`, written by node k, as a contribution to the gradient of `value`. A part that
-// others read too (`shared`) is never written over.
+// is another value's gradient too (`shared`) becomes an alias of it.
 static void contribute(builder *b, size_t k, int value, int part, bool shared)
 {
     bool param = b->g->values.data[value].kind == RUNGI_VALUE_PARAM;
     rungi_layout own = b->value_layout[value];
-    const rungi_operand seen = operand_of(b, part);
-    if (!same_bytes(&seen.shape, seen.layout, own)) {
+    const rung_shape *shape = &b->types[value].shape;
+    if (!rung_shape_equal(&b->p->tensors.data[part].operand.shape, shape)) {
+        rungi_operand reshaped = operand_of(b, part); // a view's gradient, which is plain
+        reshaped.shape = *shape;
+        part = rungi_plan_alias(b->p, part, &reshaped);
+    }
+    rungi_layout layout = part < 0 ? own : b->p->tensors.data[part].operand.layout;
+    if (part >= 0 && !same_bytes(shape, layout, own)) {
         int moved = new_tensor(b, value, own, true);
         add_helper(b, "reorder", (int)k, part, -1, moved);
         part = moved;
         shared = false;
+    } else if (part >= 0 && (shared || layout != own)) {
+        rungi_operand own_view = operand_of(b, part);
+        own_view.layout = own;
+        part = rungi_plan_alias(b->p, part, &own_view);
+    }
+    if (part < 0) {
+        b->failed = true;
+        return;
     }
     if (b->grad[value] < 0) {
-        bool renamed = seen.layout != own || !rung_shape_equal(&seen.shape, &b->types[value].shape);
-        if (param) {
-            b->grad[value] = param_grad(b, value);
+        b->grad[value] = param ? param_grad(b, value) : part;
+        if (param)
             add_helper(b, "reorder", (int)k, part, -1, b->grad[value]);
-        } else if (shared || renamed) {
-            rungi_operand alias = operand_of(b, part);
-            alias.layout = own;
-            alias.shape = b->types[value].shape;
-            b->grad[value] = rungi_plan_alias(b->p, part, &alias);
-            b->failed |= b->grad[value] < 0;
-        } else {
-            b->grad[value] = part;
-        }
         return;
     }
     int sum = b->grad[value];

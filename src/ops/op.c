@@ -70,8 +70,8 @@ static int policy_order(rungi_policy policy, rungi_kernel_kind order[3])
 
 static bool can_run(const rungi_kernel *kernel, const rungi_query *q, rungi_string *log)
 {
-    rungi_reason why = {""};
-    if (!kernel->can_run || kernel->can_run(q, &why))
+    rungi_reason why = {"applies nothing to its output"};
+    if ((!q->n_fused || kernel->fuses) && (!kernel->can_run || kernel->can_run(q, &why)))
         return true;
     if (log)
         rungi_string_add(log, "%s%s: %s", log->size ? "; " : "", kernel->name, why.text);

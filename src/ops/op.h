@@ -116,6 +116,7 @@ typedef struct rungi_reason {
 typedef struct rungi_kernel {
     const char *name; // unique within the operator
     rungi_kernel_kind kind;
+    bool fuses; // may be asked for work with fused operators; can_run says which it can apply
     // Can it do this work? On false `why` says what is in the way. NULL: always.
     bool (*can_run)(const rungi_query *q, rungi_reason *why);
     // Makes the state for this work. NULL: there is none.

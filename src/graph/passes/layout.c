@@ -12,14 +12,16 @@ static rungi_layout blocked_layout(const rung_plan *p)
     return isa == RUNG_ISA_AVX512 ? RUNGI_BLOCKED16 : RUNGI_BLOCKED8;
 }
 
-// The preferred layout of an image of this shape.
-static rungi_layout preferred(const rung_plan *p, const rung_shape *shape)
+// The preferred layout of a node between images of these shapes: blocked where the block divides
+// the channels of both.
+static rungi_layout preferred(const rung_plan *p, const rung_shape *in, const rung_shape *out)
 {
-    if (shape->rank != 4 || p->options.layout == RUNG_LAYOUT_PLAIN)
+    if (in->rank != 4 || out->rank != 4 || p->options.layout == RUNG_LAYOUT_PLAIN)
         return RUNGI_PLAIN;
     if (p->options.layout == RUNG_LAYOUT_BLOCKED) {
         rungi_layout blocked = blocked_layout(p);
-        if (shape->dim[1] % (blocked == RUNGI_BLOCKED16 ? 16 : 8) == 0)
+        int64_t block = blocked == RUNGI_BLOCKED16 ? 16 : 8;
+        if (in->dim[1] % block == 0 && out->dim[1] % block == 0)
             return blocked;
     }
     return RUNGI_CHANNELS_LAST;
@@ -51,7 +53,7 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
         const rungi_node *node = &g->nodes.data[k];
         rungi_layout layout = RUNGI_PLAIN;
         if (node->op->layouts == RUNGI_LAYOUTS_IMAGE)
-            layout = preferred(p, &types[node->out[0]].shape);
+            layout = preferred(p, &types[node->in[0]].shape, &types[node->out[0]].shape);
         else if (node->op->layouts == RUNGI_LAYOUTS_SAME)
             layout = followed(node, types, value_layout);
         node_layout[k] = layout;

@@ -93,11 +93,6 @@ static rung_status blas_data(const rungi_call *c)
 
 // ---- reference --------------------------------------------------------------------------------
 
-static bool not_fused(const rungi_query *q, rungi_reason *why)
-{
-    return q->n_fused ? rungi_refuse(why, "applies nothing to its output") : true;
-}
-
 static rung_status forward_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
@@ -154,14 +149,16 @@ static rung_status data_reference(const rungi_call *c)
     return RUNG_OK;
 }
 
-static const rungi_kernel openblas_forward = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = blas_can_run, .run = blas_forward};
+static const rungi_kernel openblas_forward = {.name = "openblas",
+                                              .kind = RUNGI_LIBRARY,
+                                              .fuses = true,
+                                              .can_run = blas_can_run,
+                                              .run = blas_forward};
 static const rungi_kernel openblas_weight = {
     .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_weight};
 static const rungi_kernel openblas_data = {
     .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_data};
-static const rungi_kernel reference_forward = {
-    .name = "reference", .can_run = not_fused, .run = forward_reference};
+static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
