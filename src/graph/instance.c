@@ -222,6 +222,17 @@ rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
     return RUNG_OK;
 }
 
+// The call of a node's forward step in an instance. Plans of shards of different sizes may differ
+// in what was fused, so steps are found by node.
+static const rungi_call *forward_call(const rungi_instance *s, int node)
+{
+    for (int i = 0; i < s->plan->n_forward; i++)
+        if (s->plan->steps.data[i].q.node == node &&
+            s->plan->steps.data[i].q.op == s->plan->graph->nodes.data[node].op)
+            return &s->calls[i];
+    return NULL;
+}
+
 rung_status rungi_instances_finish(rungi_instance *const *shards, int count)
 {
     const rung_plan *p = shards[0]->plan;
@@ -229,11 +240,11 @@ rung_status rungi_instances_finish(rungi_instance *const *shards, int count)
         const rungi_query *q = &p->steps.data[i].q;
         if (!q->op->finish || !q->training)
             continue;
-        // Plans of shards of different sizes have the same forward steps in the same order.
-        const rungi_call *calls[64];
-        RUNG_CHECK(count <= 64, RUNG_INVALID, "more than 64 shards");
+        const rungi_call *calls[RUNGI_MAX_SHARDS];
+        RUNG_CHECK(count <= RUNGI_MAX_SHARDS, RUNG_INVALID, "more than %d shards",
+                   RUNGI_MAX_SHARDS);
         for (int k = 0; k < count; k++)
-            calls[k] = &shards[k]->calls[i];
+            calls[k] = k ? forward_call(shards[k], q->node) : &shards[0]->calls[i];
         RUNG_TRY(q->op->finish(calls, count));
     }
     return RUNG_OK;

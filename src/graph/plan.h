@@ -135,6 +135,8 @@ void rungi_instance_count(rungi_instance *instance, double *counts);
 // Runs steps [begin, end) on the calling thread.
 rung_status rungi_instance_run(rungi_instance *instance, int begin, int end);
 
+enum { RUNGI_MAX_SHARDS = 64 };
+
 // Calls what operators do once a step after all shards have run forward (running statistics).
 rung_status rungi_instances_finish(rungi_instance *const *shards, int count);
 

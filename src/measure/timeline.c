@@ -183,7 +183,7 @@ void rungi_timeline_between(const rungi_timeline *t, int64_t begin, int64_t end,
             else if (q != RUNGI_QUEUE_HOST)
                 out->hidden[busy[q]] += time - from;
         }
-        out->ns[first < 0 ? RUNGI_OTHER : first] += time - from;
+        out->ns[first < 0 ? RUNGI_TIME_OTHER : first] += time - from;
         time = from;
     }
 }

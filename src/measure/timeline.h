@@ -28,7 +28,7 @@
     X(OTHER, "other")
 
 typedef enum rungi_category {
-#define RUNGI_CATEGORY_ENUM(id, name) RUNGI_##id,
+#define RUNGI_CATEGORY_ENUM(id, name) RUNGI_TIME_##id,
     RUNGI_CATEGORY_MAP(RUNGI_CATEGORY_ENUM)
 #undef RUNGI_CATEGORY_ENUM
         RUNGI_CATEGORIES

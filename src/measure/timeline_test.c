@@ -58,7 +58,10 @@ static void one_queue(void **state)
     static const struct {
         rungi_category category;
         int64_t ns;
-    } parts[] = {{RUNGI_WAIT, 5}, {RUNGI_FORWARD, 20}, {RUNGI_BACKWARD, 40}, {RUNGI_OPTIMIZER, 7}};
+    } parts[] = {{RUNGI_TIME_WAIT, 5},
+                 {RUNGI_TIME_FORWARD, 20},
+                 {RUNGI_TIME_BACKWARD, 40},
+                 {RUNGI_TIME_OPTIMIZER, 7}};
     for (int64_t step = 0; step < 5; step++) {
         for (int i = 0; i < 4; i++) {
             rungi_timeline_begin(s.timeline, RUNGI_QUEUE_HOST, parts[i].category, step);
@@ -71,7 +74,7 @@ static void one_queue(void **state)
         assert_true(rungi_timeline_step(s.timeline, step, &b));
         for (int i = 0; i < 4; i++)
             assert_int_equal(b.ns[parts[i].category], parts[i].ns + step);
-        assert_int_equal(b.ns[RUNGI_OTHER], 3);
+        assert_int_equal(b.ns[RUNGI_TIME_OTHER], 3);
         assert_int_equal(total(&b), b.end - b.begin);
     }
     rungi_breakdown b;
@@ -88,16 +91,16 @@ static void precedence(void **state)
     scene s;
     set_up(&s, 16);
     rungi_timeline *t = s.timeline;
-    rungi_timeline_begin(t, RUNGI_QUEUE_HOST, RUNGI_WAIT, 0);
+    rungi_timeline_begin(t, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, 0);
     hand_sleep(&s.hand, 4); // host waits for data
-    rungi_timeline_begin(t, RUNGI_QUEUE_COPY, RUNGI_COPY, 0);
+    rungi_timeline_begin(t, RUNGI_QUEUE_COPY, RUNGI_TIME_COPY, 0);
     hand_sleep(&s.hand, 6); // copy, compute idle
-    rungi_timeline_begin(t, RUNGI_QUEUE_COMPUTE, RUNGI_FORWARD, 0);
+    rungi_timeline_begin(t, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_FORWARD, 0);
     hand_sleep(&s.hand, 10); // copy hidden behind compute
     rungi_timeline_end(t, RUNGI_QUEUE_COPY);
     hand_sleep(&s.hand, 10);
-    rungi_timeline_begin(t, RUNGI_QUEUE_COMPUTE, RUNGI_BACKWARD, 0);
-    rungi_timeline_begin(t, RUNGI_QUEUE_EXCHANGE, RUNGI_EXCHANGE, 0);
+    rungi_timeline_begin(t, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_BACKWARD, 0);
+    rungi_timeline_begin(t, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, 0);
     hand_sleep(&s.hand, 30); // exchange hidden
     rungi_timeline_end(t, RUNGI_QUEUE_COMPUTE);
     hand_sleep(&s.hand, 8); // exchange exposed
@@ -105,13 +108,13 @@ static void precedence(void **state)
     rungi_timeline_mark(t, 0);
     rungi_breakdown b;
     assert_true(rungi_timeline_step(t, 0, &b));
-    assert_int_equal(b.ns[RUNGI_WAIT], 4);
-    assert_int_equal(b.ns[RUNGI_COPY], 6);
-    assert_int_equal(b.ns[RUNGI_FORWARD], 20);
-    assert_int_equal(b.ns[RUNGI_BACKWARD], 30);
-    assert_int_equal(b.ns[RUNGI_EXCHANGE], 8);
-    assert_int_equal(b.hidden[RUNGI_COPY], 10);
-    assert_int_equal(b.hidden[RUNGI_EXCHANGE], 30);
+    assert_int_equal(b.ns[RUNGI_TIME_WAIT], 4);
+    assert_int_equal(b.ns[RUNGI_TIME_COPY], 6);
+    assert_int_equal(b.ns[RUNGI_TIME_FORWARD], 20);
+    assert_int_equal(b.ns[RUNGI_TIME_BACKWARD], 30);
+    assert_int_equal(b.ns[RUNGI_TIME_EXCHANGE], 8);
+    assert_int_equal(b.hidden[RUNGI_TIME_COPY], 10);
+    assert_int_equal(b.hidden[RUNGI_TIME_EXCHANGE], 30);
     assert_int_equal(total(&b), b.end - b.begin);
     tear_down(&s);
 }
@@ -138,8 +141,8 @@ static void asynchronous_device(void **state)
     static rungi_timeline_work works[STEPS][4];
     for (int64_t step = 0; step < STEPS; step++) {
         rungi_timeline_work *w = works[step];
-        w[0] = (rungi_timeline_work){s.timeline, RUNGI_QUEUE_COMPUTE, RUNGI_FORWARD, step};
-        w[1] = (rungi_timeline_work){s.timeline, RUNGI_QUEUE_COMPUTE, RUNGI_BACKWARD, step};
+        w[0] = (rungi_timeline_work){s.timeline, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_FORWARD, step};
+        w[1] = (rungi_timeline_work){s.timeline, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_BACKWARD, step};
         w[2] = w[3] = w[1];
         assert_ok(rungi_stream_submit(stream, RUNGI_WORK_MARK, rungi_timeline_begin_work, &w[0]));
         for (int i = 0; i < 2 + step; i++)
@@ -154,8 +157,8 @@ static void asynchronous_device(void **state)
     for (int64_t step = 0; step < STEPS; step++) {
         rungi_breakdown b;
         assert_true(rungi_timeline_step(s.timeline, step, &b));
-        assert_int_equal(b.ns[RUNGI_FORWARD], (2 + step) * 10000000);
-        assert_int_equal(b.ns[RUNGI_BACKWARD], 5 * 10000000);
+        assert_int_equal(b.ns[RUNGI_TIME_FORWARD], (2 + step) * 10000000);
+        assert_int_equal(b.ns[RUNGI_TIME_BACKWARD], 5 * 10000000);
         assert_int_equal(total(&b), b.end - b.begin);
     }
     rung_stream_destroy(&stream);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine runs a model on batches: it compiles and keeps the plans that occur (full and short
+// batches, training and evaluation) and, under `exact`, cuts each batch into shards.
+//
+// Exact: a batch of B samples is cut into S shards whose sizes differ by at most one. Each shard is
+// computed with one thread, so its bits do not depend on how many threads there are; T shards run
+// at once, each worker with its own arena. Shard gradients, losses and batch statistics are added
+// in one fixed binary tree over the shards. Loss divisors are counted over the whole batch first.
+// Not exact: one shard with all threads.
+#ifndef RUNGI_TRAIN_ENGINE_H
+#define RUNGI_TRAIN_ENGINE_H
+
+#include "base/team.h"
+#include "graph/plan.h"
+#include "measure/timeline.h"
+
+typedef struct rungi_engine rungi_engine;
+
+typedef struct rungi_engine_options {
+    bool exact;
+    int shards;  // under exact: a power of two up to RUNGI_MAX_SHARDS
+    int threads; // 0: the device's
+    bool fuse;
+    rung_layout layout;
+    rung_kernels kernels;
+    rungi_timeline *timeline; // borrowed; NULL: none
+} rungi_engine_options;
+
+// A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.
+typedef struct rungi_feed {
+    const char *input;
+    const void *data;
+} rungi_feed;
+
+typedef struct rungi_batch_view {
+    int64_t count;
+    const rungi_feed *feeds;
+    int n_feeds;
+    uint64_t seed, step; // keys of random operators
+} rungi_batch_view;
+
+// Makes an engine for a graph and its state. All are borrowed.
+rung_status rungi_engine_create(const rung_graph *graph, rung_state *state,
+                                const rungi_engine_options *options, rungi_engine **engine_out);
+void rungi_engine_destroy(rungi_engine **engine);
+
+// Compiles the plans for batches of `count` samples now instead of at the first one.
+rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
+
+// Forward and backward: the state's gradients hold the gradient of the loss of the whole batch.
+// `loss_out` receives the loss.
+rung_status rungi_engine_train(rungi_engine *engine, const rungi_batch_view *batch,
+                               double *loss_out);
+
+// Forward in evaluation mode. `loss_out` may be NULL when no loss is wanted (no labels then).
+rung_status rungi_engine_eval(rungi_engine *engine, const rungi_batch_view *batch,
+                              double *loss_out);
+
+// An output of the last call, all samples in order. Valid until the next call.
+rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
+
+// The plan that trains on (the first shard of) batches of `count`, for listings and memory.
+rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
+                              const rung_plan **plan_out);
+
+// Bytes that the engine holds beside the state: arenas, shard gradients, statistics.
+uint64_t rungi_engine_bytes(const rungi_engine *engine);
+
+#endif
