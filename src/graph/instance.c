@@ -159,6 +159,7 @@ void rungi_instance_destroy(rungi_instance **instance)
     free(s->calls);
     free(s->normalizer);
     free(s->step_ns);
+    free(s->works);
     free(s);
     *instance = NULL;
 }
@@ -219,6 +220,31 @@ rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
     rungi_threads_use(s->plan->options.threads);
     for (int i = begin; i < end; i++)
         RUNG_TRY(s->step_ns ? run_timed(s, i) : run_step(s, i));
+    return RUNG_OK;
+}
+
+typedef struct rungi_step_work {
+    rungi_instance *instance;
+    int step;
+} rungi_step_work;
+
+static rung_status run_work(void *arg)
+{
+    rungi_step_work *w = arg;
+    return rungi_instance_run(w->instance, w->step, w->step + 1);
+}
+
+rung_status rungi_instance_submit(rungi_instance *s, rung_stream *stream, int begin, int end)
+{
+    size_t count = s->plan->steps.count;
+    if (!s->works) {
+        s->works = calloc(count + 1, sizeof *s->works);
+        RUNG_CHECK(s->works, RUNG_NO_MEMORY, "no memory for an instance");
+        for (size_t i = 0; i < count; i++)
+            s->works[i] = (rungi_step_work){s, (int)i};
+    }
+    for (int i = begin; i < end; i++)
+        RUNG_TRY(rungi_stream_submit(stream, RUNGI_WORK_OP, run_work, &s->works[i]));
     return RUNG_OK;
 }
 

@@ -116,8 +116,8 @@ struct rungi_instance {
     double *normalizer; // by node
     rungi_runtime rt;
     bool own_states;
-    int64_t *step_ns; // by step: time spent, when profiling; else NULL
-    int64_t runs;
+    int64_t *step_ns;              // by step: time spent, when profiling; else NULL
+    struct rungi_step_work *works; // by step, for streams
 };
 
 // Makes an instance that writes parameter gradients to `grads` (flat, the state's size).
@@ -134,6 +134,9 @@ void rungi_instance_count(rungi_instance *instance, double *counts);
 
 // Runs steps [begin, end) on the calling thread.
 rung_status rungi_instance_run(rungi_instance *instance, int begin, int end);
+// The same as work of a stream, one piece a step: its delays apply to each.
+rung_status rungi_instance_submit(rungi_instance *instance, rung_stream *stream, int begin,
+                                  int end);
 
 enum { RUNGI_MAX_SHARDS = 64 };
 

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of the engine: a batch through all its shards.
+#include "train/engine_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static size_t sample_bytes(const rungi_engine *e, int value)
+{
+    const rungi_value *v = &e->graph->values.data[value];
+    size_t bytes = rung_dtype_size(v->dtype);
+    for (int d = 1; d < v->shape.rank; d++)
+        bytes *= (size_t)v->shape.dim[d];
+    return bytes;
+}
+
+static rung_status bind(rungi_engine *e)
+{
+    for (int f = 0; f < e->batch->n_feeds; f++) {
+        const rungi_feed *feed = &e->batch->feeds[f];
+        int value = 0;
+        for (size_t i = 1; i < e->graph->values.count; i++)
+            if (e->graph->values.data[i].kind == RUNGI_VALUE_INPUT &&
+                strcmp(e->graph->values.data[i].name, feed->input) == 0)
+                value = (int)i;
+        RUNG_CHECK(value, RUNG_NOT_FOUND, "the graph has no input '%s'", feed->input);
+        for (int s = 0; s < e->active; s++) {
+            int tensor = e->now[s]->plan->value_tensor[value];
+            rungi_shard part = rungi_shard_of(e->batch->count, e->shards, s);
+            if (tensor >= 0)
+                rungi_instance_bind(e->now[s]->instances[s], tensor,
+                                    (const char *)feed->data +
+                                        (size_t)part.begin * sample_bytes(e, value));
+        }
+    }
+    return RUNG_OK;
+}
+
+// Loss divisors over the whole batch, and each shard's place in it.
+static void count_batch(rungi_engine *e)
+{
+    memset(e->counts, 0, (e->graph->nodes.count + 1) * sizeof *e->counts);
+    for (int s = 0; s < e->active; s++)
+        rungi_instance_count(e->now[s]->instances[s], e->counts);
+    for (int s = 0; s < e->active; s++) {
+        rungi_runtime *rt = &e->now[s]->instances[s]->rt;
+        rt->seed = e->batch->seed;
+        rt->step = e->batch->step;
+        rt->sample_offset = rungi_shard_of(e->batch->count, e->shards, s).begin;
+        rt->normalizer = e->counts;
+    }
+}
+
+// Marks what compute is doing: mark 0 forward, 1 backward, 2 the end.
+static rung_status phase(rungi_engine *e, int member, int mark)
+{
+    static const rungi_category categories[] = {RUNGI_TIME_FORWARD, RUNGI_TIME_BACKWARD,
+                                                RUNGI_TIME_OTHER};
+    if (member != 0 || !e->options.timeline)
+        return RUNG_OK;
+    rungi_timeline_work *work = &e->marks[mark];
+    *work = (rungi_timeline_work){e->options.timeline, RUNGI_QUEUE_COMPUTE,
+                                  e->training ? categories[mark] : RUNGI_TIME_EVAL,
+                                  (int64_t)e->batch->step};
+    rungi_work_fn fn = mark == 2 ? rungi_timeline_end_work : rungi_timeline_begin_work;
+    return e->streams[0] ? rungi_stream_submit(e->streams[0], RUNGI_WORK_MARK, fn, work) : fn(work);
+}
+
+static rung_status run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
+                             int end)
+{
+    return e->streams[member] ? rungi_instance_submit(instance, e->streams[member], begin, end)
+                              : rungi_instance_run(instance, begin, end);
+}
+
+// One shard, from its inputs to its gradients. Its loss is read before the next shard of this
+// worker takes the arena.
+static rung_status run_shard(rungi_engine *e, int member, int s)
+{
+    rungi_instance *instance = e->now[s]->instances[s];
+    const rung_plan *plan = e->now[s]->plan;
+    RUNG_TRY(phase(e, member, 0));
+    RUNG_TRY(run_steps(e, member, instance, 0, plan->n_forward));
+    if (e->training) {
+        RUNG_TRY(phase(e, member, 1));
+        RUNG_TRY(run_steps(e, member, instance, plan->n_forward, (int)plan->steps.count));
+    }
+    RUNG_TRY(phase(e, member, 2));
+    if (e->streams[member])
+        RUNG_TRY(rung_stream_sync(e->streams[member]));
+    if (e->now[s]->loss)
+        e->losses[s] = *(float *)instance->ptr[plan->value_tensor[e->graph->loss]];
+    return RUNG_OK;
+}
+
+// Is output i one value a sample, wanted by the plans under way, and not the loss?
+static bool per_sample(const rungi_engine *e, size_t i)
+{
+    int value = e->graph->outputs.data[i].value;
+    const rung_shape *shape = &e->graph->values.data[value].shape;
+    return shape->rank > 0 && shape->dim[0] == RUNG_BATCH &&
+           e->now[0]->plan->value_tensor[value] >= 0;
+}
+
+// Under exact a worker's next shard takes the arena, so outputs are copied out after each shard.
+static rung_status reserve_outputs(rungi_engine *e)
+{
+    for (size_t i = 0; i < e->graph->outputs.count; i++) {
+        if (!per_sample(e, i))
+            continue;
+        size_t bytes = (size_t)e->batch->count * sample_bytes(e, e->graph->outputs.data[i].value);
+        if (bytes <= e->gathered_bytes[i])
+            continue;
+        char *data = realloc(e->gathered[i], bytes);
+        RUNG_CHECK(data, RUNG_NO_MEMORY, "no memory for output '%s'",
+                   e->graph->outputs.data[i].name);
+        e->gathered[i] = data;
+        e->gathered_bytes[i] = bytes;
+    }
+    return RUNG_OK;
+}
+
+static void gather(rungi_engine *e, int s)
+{
+    rungi_shard part = rungi_shard_of(e->batch->count, e->shards, s);
+    for (size_t i = 0; i < e->graph->outputs.count; i++) {
+        if (!per_sample(e, i))
+            continue;
+        int value = e->graph->outputs.data[i].value;
+        size_t size = sample_bytes(e, value);
+        memcpy(e->gathered[i] + (size_t)part.begin * size,
+               e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
+               (size_t)part.count * size);
+    }
+}
+
+static rung_status run_member(void *arg, int member)
+{
+    rungi_engine *e = arg;
+    for (int s = member; s < e->active; s += rungi_engine_workers(e)) {
+        RUNG_TRY(run_shard(e, member, s));
+        gather(e, s);
+    }
+    return RUNG_OK;
+}
+
+static rung_status add_member(void *arg, int member)
+{
+    rungi_engine *e = arg;
+    int64_t size = e->state->flat_size, workers = rungi_engine_workers(e);
+    int64_t unit = (size / workers + RUNGI_TREE_BLOCK - 1) / RUNGI_TREE_BLOCK * RUNGI_TREE_BLOCK;
+    int64_t begin = unit * member, end = member == workers - 1 ? size : unit * (member + 1);
+    rungi_tree_add(e->grads, e->active, begin < size ? begin : size, end < size ? end : size);
+    return RUNG_OK;
+}
+
+static double tree_sum(const float *values, int count)
+{
+    double level[RUNGI_MAX_SHARDS];
+    for (int i = 0; i < count; i++)
+        level[i] = values[i];
+    for (int stride = 1; stride < count; stride *= 2)
+        for (int i = 0; i + stride < count; i += 2 * stride)
+            level[i] += level[i + stride];
+    return count ? level[0] : 0;
+}
+
+static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
+                       double *loss_out)
+{
+    RUNG_CHECK(batch->count >= 1, RUNG_INVALID, "an empty batch cannot be run");
+    e->batch = batch;
+    e->training = training;
+    RUNG_TRY(rungi_engine_plans(e, training, loss, batch->count));
+    RUNG_TRY(bind(e));
+    if (loss)
+        count_batch(e);
+    if (e->team) {
+        RUNG_TRY(reserve_outputs(e));
+        RUNG_TRY(rungi_team_run(e->team, run_member, e));
+    } else {
+        RUNG_TRY(run_shard(e, 0, 0));
+    }
+    if (training) {
+        rungi_instance *shards[RUNGI_MAX_SHARDS];
+        for (int s = 0; s < e->active; s++)
+            shards[s] = e->now[s]->instances[s];
+        RUNG_TRY(rungi_instances_finish(shards, e->active));
+        if (e->active > 1)
+            RUNG_TRY(rungi_team_run(e->team, add_member, e));
+    }
+    if (loss_out)
+        *loss_out = tree_sum(e->losses, e->active);
+    return RUNG_OK;
+}
+
+rung_status rungi_engine_train(rungi_engine *e, const rungi_batch_view *batch, double *loss_out)
+{
+    return run(e, batch, true, true, loss_out);
+}
+
+rung_status rungi_engine_eval(rungi_engine *e, const rungi_batch_view *batch, double *loss_out)
+{
+    return run(e, batch, false, loss_out != NULL, loss_out);
+}
+
+rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *view_out)
+{
+    rung_view view;
+    RUNG_TRY(rung_plan_output(e->now[0]->plan, name, &view));
+    for (size_t i = 0; e->team && i < e->graph->outputs.count; i++) {
+        if (strcmp(e->graph->outputs.data[i].name, name) != 0)
+            continue;
+        RUNG_CHECK(per_sample(e, i), RUNG_UNSUPPORTED,
+                   "output '%s' is not one value a sample: it cannot be put together from shards",
+                   name);
+        view.data = e->gathered[i];
+        view.shape.dim[0] = e->batch->count;
+    }
+    *view_out = view;
+    return RUNG_OK;
+}
