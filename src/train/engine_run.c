@@ -172,6 +172,7 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
 {
     RUNG_CHECK(batch->count >= 1, RUNG_INVALID, "an empty batch cannot be run");
     e->batch = batch;
+    e->count = batch->count;
     e->training = training;
     RUNG_TRY(rungi_engine_plans(e, training, loss, batch->count));
     RUNG_TRY(bind(e));
@@ -217,7 +218,7 @@ rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *vi
                    "output '%s' is not one value a sample: it cannot be put together from shards",
                    name);
         view.data = e->gathered[i];
-        view.shape.dim[0] = e->batch->count;
+        view.shape.dim[0] = e->count;
     }
     *view_out = view;
     return RUNG_OK;
