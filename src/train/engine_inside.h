@@ -33,6 +33,7 @@ struct rungi_engine {
     rungi_shard_plan *now[RUNGI_MAX_SHARDS];
     float losses[RUNGI_MAX_SHARDS];
     int active;      // shards that have samples
+    int64_t count;   // samples of the last batch
     char **gathered; // under exact, by output: its values of all shards
     size_t *gathered_bytes;
 };
