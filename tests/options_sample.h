@@ -64,6 +64,7 @@ static const rungi_option sample_top_options[] = {
      RUNGI_AT(sample_values, exact),
      .initial = "false",
      .help = "Same bits everywhere."},
+    {0},
 };
 
 static const rungi_option sample_optim_options[] = {
@@ -93,6 +94,7 @@ static const rungi_option sample_optim_options[] = {
      .initial = "fast",
      .choices = sample_modes,
      .help = "How."},
+    {0},
 };
 
 static const rungi_option sample_data_options[] = {
@@ -160,6 +162,7 @@ static const rungi_option sample_data_options[] = {
      RUNGI_AT(sample_data, inner_deep_size),
      .initial = "0",
      .help = "Nested deeper."},
+    {0},
 };
 
 static inline rung_status sample_check(const rungi_options *options, const void *values,
@@ -174,9 +177,9 @@ static inline rung_status sample_check(const rungi_options *options, const void 
 }
 
 static const rungi_option_table sample_tables[] = {
-    {sample_top_options, RUNGI_COUNT(sample_top_options), 0, sample_check},
-    {sample_optim_options, RUNGI_COUNT(sample_optim_options), offsetof(sample_values, optim), NULL},
-    {sample_data_options, RUNGI_COUNT(sample_data_options), offsetof(sample_values, data), NULL},
+    {sample_top_options, 0, sample_check},
+    {sample_optim_options, offsetof(sample_values, optim), NULL},
+    {sample_data_options, offsetof(sample_values, data), NULL},
 };
 
 typedef struct sample {

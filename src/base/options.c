@@ -13,23 +13,12 @@
 
 const rungi_option *rungi_options_at(const rungi_options *options, size_t index)
 {
-    for (size_t t = 0; t < options->table_count; t++) {
-        if (index < options->tables[t].count)
-            return &options->tables[t].options[index];
-        index -= options->tables[t].count;
-    }
-    return NULL;
+    return index < options->count ? options->entries[index].option : NULL;
 }
 
 void *rungi_options_field(const rungi_options *options, size_t index)
 {
-    for (size_t t = 0; t < options->table_count; t++) {
-        const rungi_option_table *table = &options->tables[t];
-        if (index < table->count)
-            return (char *)options->values + table->base + table->options[index].offset;
-        index -= table->count;
-    }
-    return NULL;
+    return (char *)options->values + options->entries[index].offset;
 }
 
 // The field that each type needs.
@@ -65,13 +54,17 @@ rung_status rungi_options_init(rungi_options *options, const rungi_option_table 
     rung_status status = RUNG_OK;
     size_t total = 0;
     for (size_t t = 0; t < table_count; t++)
-        total += tables[t].count;
-    made.sources = calloc(total + 1, sizeof *made.sources);
-    RUNG_CHECK(made.sources, RUNG_NO_MEMORY, "no memory for options");
-    // The count grows with what is set, so that fini frees no more than that.
-    for (; made.count < total; made.count++)
-        RUNG_TRY_GOTO(fini_options, set_default(rungi_options_at(&made, made.count),
-                                                rungi_options_field(&made, made.count)));
+        for (const rungi_option *o = tables[t].options; o->key; o++)
+            total++;
+    made.entries = calloc(total + 1, sizeof *made.entries);
+    RUNG_CHECK(made.entries, RUNG_NO_MEMORY, "no memory for options");
+    for (size_t t = 0; t < table_count; t++) {
+        for (const rungi_option *o = tables[t].options; o->key; o++) {
+            rungi_option_entry entry = {o, tables[t].base + o->offset, {0}};
+            RUNG_TRY_GOTO(fini_options, set_default(o, (char *)values + entry.offset));
+            made.entries[made.count++] = entry;
+        }
+    }
     *options = made;
     return RUNG_OK;
 fini_options:
@@ -86,7 +79,7 @@ void rungi_options_fini(rungi_options *options)
     for (size_t i = 0; i < options->file_count; i++)
         free(options->files[i]);
     free(options->files);
-    free(options->sources);
+    free(options->entries);
     *options = (rungi_options){0};
 }
 
@@ -121,10 +114,11 @@ rung_status rungi_options_copy(rungi_options *copy, void *values, const rungi_op
         rungi_value_fini(option, field);
         RUNG_TRY_GOTO(fini_options,
                       rungi_value_copy(option, field, rungi_options_field(options, i)));
-        made.sources[i] = options->sources[i];
-        if (options->sources[i].file)
-            RUNG_TRY_GOTO(fini_options, rungi_options_keep_file(&made, options->sources[i].file,
-                                                                &made.sources[i].file));
+        made.entries[i].source = options->entries[i].source;
+        if (options->entries[i].source.file)
+            RUNG_TRY_GOTO(fini_options,
+                          rungi_options_keep_file(&made, options->entries[i].source.file,
+                                                  &made.entries[i].source.file));
     }
     *copy = made;
     return RUNG_OK;
@@ -140,7 +134,7 @@ rung_status rungi_options_put(rungi_options *options, size_t index, const rungi_
     rungi_source_lead(&source, where, sizeof where);
     RUNG_TRY(rungi_value_set(rungi_options_at(options, index), rungi_options_field(options, index),
                              raw, where));
-    options->sources[index] = source;
+    options->entries[index].source = source;
     return RUNG_OK;
 }
 
@@ -155,7 +149,7 @@ void rungi_source_lead(const rungi_source *source, char *out, size_t size)
 
 void rungi_options_source(const rungi_options *options, size_t index, char *out, size_t size)
 {
-    const rungi_source *source = &options->sources[index];
+    const rungi_source *source = &options->entries[index].source;
     if (source->kind == RUNGI_SOURCE_FILE)
         snprintf(out, size, "%s:%d", source->file, source->line);
     else
@@ -233,7 +227,7 @@ rung_status rungi_options_fail(const rungi_options *options, const char *key, co
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     if (rungi_options_index(options, key, &index))
-        rungi_source_lead(&options->sources[index], where, sizeof where);
+        rungi_source_lead(&options->entries[index].source, where, sizeof where);
     return RUNG_FAIL(RUNG_CONFIG, "%s%s: %s", where, key, message);
 }
 
@@ -249,7 +243,7 @@ void rungi_options_note(const rungi_options *options, rung_context *context, con
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     if (rungi_options_index(options, key, &index))
-        rungi_source_lead(&options->sources[index], where, sizeof where);
+        rungi_source_lead(&options->entries[index].source, where, sizeof where);
     rungi_log(context, RUNG_LOG_NOTICE, "%s%s: %s", where, key, message);
 }
 

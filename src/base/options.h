@@ -10,9 +10,10 @@
 //       {.key = "optim.lr", .type = RUNGI_OPTION_REAL, RUNGI_AT(optim_config, lr),
 //        .initial = "1e-3", .range = ">= 0", .help = "Learning rate."},
 //       ...
+//       {0},
 //   };
 //   static const rungi_option_table tables[] = {
-//       {optim_options, RUNGI_COUNT(optim_options), offsetof(config, optim), optim_check}, ...
+//       {optim_options, offsetof(config, optim), optim_check}, ...
 //   };
 //   config values;
 //   rungi_options options;
@@ -119,8 +120,7 @@ typedef rung_status (*rungi_options_check_fn)(const rungi_options *options, cons
                                               rung_context *context);
 
 typedef struct rungi_option_table {
-    const rungi_option *options;
-    size_t count;
+    const rungi_option *options;  // ended by {0}
     size_t base;                  // where the table's struct begins in the joined one
     rungi_options_check_fn check; // may be NULL
 } rungi_option_table;
@@ -139,12 +139,18 @@ typedef struct rungi_source {
     int line;         // from 1
 } rungi_source;
 
+typedef struct rungi_option_entry {
+    const rungi_option *option;
+    size_t offset; // in the joined struct
+    rungi_source source;
+} rungi_option_entry;
+
 struct rungi_options {
     const rungi_option_table *tables; // borrowed
     size_t table_count;
-    size_t count; // options of all tables
+    rungi_option_entry *entries; // of all tables
+    size_t count;
     void *values; // the joined struct, borrowed; its texts and lists are owned by the options
-    rungi_source *sources;
     char **files; // names that sources refer to
     size_t file_count;
 };

@@ -260,7 +260,8 @@ static void tables_that_contradict_themselves(void **state)
     broken values;
     rungi_options made;
     for (size_t i = 0; i < RUNGI_COUNT(options); i++) {
-        rungi_option_table table = {.options = options + i, .count = 1};
+        const rungi_option one[] = {options[i], {0}};
+        rungi_option_table table = {.options = one};
         assert_fails(RUNG_INTERNAL, messages[i], rungi_options_init(&made, &table, 1, &values));
     }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
 #include "testing.h"
 
 #include <signal.h>
