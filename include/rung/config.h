@@ -25,7 +25,8 @@ extern "C" {
 typedef struct rung_config rung_config;
 
 // Makes a configuration that holds every key's default. The caller owns it and destroys it before
-// the context, which receives notices about settings without effect. Errors: RUNG_NO_MEMORY.
+// the context, which receives notices about settings without effect and may be NULL.
+// Errors: RUNG_NO_MEMORY.
 RUNG_API rung_status rung_config_create(rung_context *context, rung_config **config_out);
 // Frees *config and sets it to NULL. NULL and pointers to NULL are accepted.
 RUNG_API void rung_config_destroy(rung_config **config);
@@ -62,6 +63,9 @@ RUNG_API rung_status rung_config_number(const rung_config *config, const char *k
 // free().
 RUNG_API rung_status rung_config_source(const rung_config *config, const char *key,
                                         char **source_out);
+
+// The cap on instruction sets (device.isa), for the options of the context that the run is made in.
+RUNG_API rung_isa rung_config_isa(const rung_config *config);
 
 enum {
     RUNG_CONFIG_HELP = 1,    // a comment with the help above each key

@@ -116,6 +116,11 @@ rung_status rung_config_source(const rung_config *config, const char *key, char 
     return give_text(&text, source_out);
 }
 
+rung_isa rung_config_isa(const rung_config *config)
+{
+    return config->values.device.isa;
+}
+
 static_assert((int)RUNG_CONFIG_HELP == (int)RUNGI_DUMP_HELP &&
                   (int)RUNG_CONFIG_SOURCES == (int)RUNGI_DUMP_SOURCES,
               "the flags of a dump are one");

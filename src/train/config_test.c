@@ -270,6 +270,9 @@ static void reading_and_saving(void **state)
     double number = 0;
     assert_ok(rung_config_number(config, "ladder.budget", &number));
     assert_true(number == 90);
+    assert_int_equal(rung_config_isa(config), RUNG_ISA_AUTO);
+    SET(config, "device.isa=avx2");
+    assert_int_equal(rung_config_isa(config), RUNG_ISA_AVX2);
     assert_fails(RUNG_CONFIG, "unknown key 'optim.lrr'",
                  rung_config_number(config, "optim.lrr", &number));
 
