@@ -47,7 +47,7 @@ typedef enum rung_status {
 } rung_status;
 
 // The record that the first detector of a failure writes. `message` is one line without a final
-// newline. `file` and `line` say where in rung's source it was detected.
+// newline. `file` and `line` say where in rung's source it was detected; NULL and 0 outside of it.
 typedef struct rung_error {
     rung_status status;
     char message[1024];
@@ -58,6 +58,11 @@ typedef struct rung_error {
 // The calling thread's last error. Never NULL; status is RUNG_OK when nothing has failed yet. The
 // pointer stays valid for the life of the thread; the next failure overwrites it.
 RUNG_API const rung_error *rung_error_last(void);
+
+// Writes the calling thread's error record, for programs and for functions of one's own that rung
+// calls (sources, transforms), and returns `status`: `return rung_error_set(RUNG_DATA, "%s: no
+// label", path)`. Control characters and bytes that are not UTF-8 are escaped as \xNN.
+RUNG_API rung_status rung_error_set(rung_status status, const char *fmt, ...) RUNG_PRINTF(2, 3);
 
 // Forgets the calling thread's last error.
 RUNG_API void rung_error_clear(void);

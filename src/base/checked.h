@@ -9,22 +9,38 @@
 
 static inline bool rungi_size_mul(size_t a, size_t b, size_t *out)
 {
-    return !__builtin_mul_overflow(a, b, out);
+    size_t result; // the builtin stores the wrapped value
+    if (__builtin_mul_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 
 static inline bool rungi_size_add(size_t a, size_t b, size_t *out)
 {
-    return !__builtin_add_overflow(a, b, out);
+    size_t result; // the builtin stores the wrapped value
+    if (__builtin_add_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 
 static inline bool rungi_i64_mul(int64_t a, int64_t b, int64_t *out)
 {
-    return !__builtin_mul_overflow(a, b, out);
+    int64_t result; // the builtin stores the wrapped value
+    if (__builtin_mul_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 
 static inline bool rungi_i64_add(int64_t a, int64_t b, int64_t *out)
 {
-    return !__builtin_add_overflow(a, b, out);
+    int64_t result; // the builtin stores the wrapped value
+    if (__builtin_add_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 
 // Rounds up to a multiple of `unit` (a power of two).

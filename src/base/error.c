@@ -43,17 +43,31 @@ int rung_status_exit(rung_status status)
     return (int)status >= 0 && (int)status < status_count ? status_exits[status] : 1;
 }
 
-rung_status rungi_fail(rung_status status, const char *file, int line, const char *fmt, ...)
+static void record(rung_status status, const char *file, int line, const char *fmt, va_list args)
 {
     char raw[sizeof last_error.message];
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);
-    va_end(args);
     last_error.status = status;
     last_error.file = file;
     last_error.line = line;
     rungi_text_escape(raw, last_error.message, sizeof last_error.message);
+}
+
+rung_status rungi_fail(rung_status status, const char *file, int line, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    record(status, file, line, fmt, args);
+    va_end(args);
+    return status;
+}
+
+rung_status rung_error_set(rung_status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    record(status, NULL, 0, fmt, args);
+    va_end(args);
     return status;
 }
 

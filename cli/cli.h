@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: one table of verbs, each in a file of its own (verb_NAME.c). The CLI sees only
+// rung's public headers, and is the only part of rung that prints.
+#ifndef RUNGI_CLI_CLI_H
+#define RUNGI_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "rung/config.h"
+#include "rung/context.h"
+
+// One option of a verb. Tables end with {0}.
+typedef struct cli_option {
+    const char *name;  // "--run"
+    const char *value; // what its value is called, "DIR"; NULL: a switch
+    const char *help;
+} cli_option;
+
+typedef struct cli_arguments cli_arguments;
+
+// What a verb does. `context` logs to stderr. Mistakes that the verb finds itself it records by
+// rung_error_set: main prints the record and turns the status into the exit status.
+typedef rung_status (*cli_run_fn)(rung_context *context, const cli_arguments *arguments);
+
+typedef struct cli_verb {
+    const char *name;
+    const char *summary;       // for the list of verbs
+    const char *arguments;     // "CONFIG [KEY=VALUE ...]", for the line of usage
+    const char *text;          // a paragraph
+    const cli_option *options; // besides the common ones; may be NULL
+    int min_arguments;         // those that are neither options nor KEY=VALUE
+    int max_arguments;         // -1: any number
+    bool config;               // takes KEY=VALUE, --KEY=VALUE and the flags of keys
+    cli_run_fn run;
+} cli_verb;
+
+// All verbs, from verbs.def, ended by NULL.
+extern const cli_verb *const cli_verbs[];
+
+// Options that every verb takes, ended by {0}.
+extern const cli_option cli_common_options[];
+
+struct cli_arguments {
+    const cli_verb *verb;
+    char **words; // neither options nor KEY=VALUE
+    int word_count;
+    char **overrides; // "KEY=VALUE", for rung_config_override
+    int override_count;
+    char **options; // the verb's, as "--name=value" or "--name"
+    int option_count;
+    bool help, version, verbose, quiet;
+};
+
+// Takes apart what follows the program's name. Errors: RUNG_INVALID. The caller ends with
+// cli_arguments_fini in any case.
+rung_status cli_arguments_parse(cli_arguments *arguments, int count, char **list);
+void cli_arguments_fini(cli_arguments *arguments);
+
+// The value of the verb's option `name`: NULL when it was not given, "" for a switch that was. The
+// last one wins.
+const char *cli_value(const cli_arguments *arguments, const char *name);
+
+// Makes the configuration of a verb: the file `path` (NULL: none), then the overrides. It is not
+// checked yet. The caller owns it.
+rung_status cli_load_config(rung_context *context, const cli_arguments *arguments, const char *path,
+                            rung_config **config_out);
+
+// Prints the help of a verb, or, when it is NULL, of rung.
+void cli_print_help(FILE *out, const cli_verb *verb);
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void log_line(void *user, rung_log_level level, const char *line)
+{
+    static const char *const leads[] = {"debug: ", "", "note: ", "warning: ", "error: "};
+    (void)user;
+    fprintf(stderr, "rung: %s%s\n", leads[level], line);
+}
+
+static rung_status run_verb(const cli_arguments *arguments)
+{
+    rung_context *context = NULL;
+    rung_context_options options = {
+        .log = log_line,
+        .log_level = arguments->quiet     ? RUNG_LOG_WARNING
+                     : arguments->verbose ? RUNG_LOG_DEBUG
+                                          : RUNG_LOG_NOTICE,
+    };
+    rung_status status = rung_context_create(&options, &context);
+    if (status == RUNG_OK)
+        status = arguments->verb->run(context, arguments);
+    rung_context_destroy(&context);
+    return status;
+}
+
+// Writes what is left of the output. A full disk or a closed pipe must not pass for success.
+static rung_status flush_output(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return RUNG_OK;
+    return rung_error_set(RUNG_IO, "standard output: cannot write: %s",
+                          errno ? strerror(errno) : "an earlier write failed");
+}
+
+int main(int count, char **list)
+{
+    cli_arguments arguments;
+    rung_status status = cli_arguments_parse(&arguments, count - 1, list + 1);
+    if (status == RUNG_OK && arguments.version)
+        printf("rung %s\n", rung_version());
+    else if (status == RUNG_OK && arguments.help)
+        cli_print_help(stdout, arguments.verb);
+    else if (status == RUNG_OK && !arguments.verb)
+        status = rung_error_set(RUNG_INVALID, "a verb is missing (see 'rung --help')");
+    else if (status == RUNG_OK)
+        status = run_verb(&arguments);
+    if (status == RUNG_OK)
+        status = flush_output();
+    // The one place that tells of failures.
+    if (status != RUNG_OK)
+        fprintf(stderr, "rung: %s\n", rung_error_last()->message);
+    cli_arguments_fini(&arguments);
+    return rung_status_exit(status);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What concerns several keys at once.
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "train/train_config.h"
+
+// The library's default; another value is the user's wish.
+#define DEFAULT_TIMEOUT 300000000000
+
+static rung_status check_data(const rungi_options *o, const rungi_train_config *v,
+                              rung_context *context)
+{
+    const rungi_data_config *d = &v->data;
+    if (d->source != RUNGI_DATA_SYNTHETIC && !*d->path)
+        return rungi_options_fail(o, "data.path",
+                                  "is not set: give the data set's folder, or set "
+                                  "data.source to synthetic");
+    if (*d->val_path && d->val_split > 0)
+        return rungi_options_fail(o, "data.val.split",
+                                  "cannot be combined with data.val.path: set one of them");
+    if (d->mean.count != d->std.count)
+        return rungi_options_fail(o, "data.normalize.std",
+                                  "has %zu numbers, but data.normalize.mean has %zu: give one of "
+                                  "each per channel",
+                                  d->std.count, d->mean.count);
+    if (d->pad.count != 0 && d->pad.count != 2)
+        return rungi_options_fail(o, "data.pad", "needs height and width: [H, W]");
+    if (d->num_workers == 0 && d->timeout > 0 && d->timeout != DEFAULT_TIMEOUT)
+        rungi_options_note(o, context, "data.timeout",
+                           "ignored, because data.num_workers is 0: nothing is waited for");
+    return RUNG_OK;
+}
+
+static rung_status check_optim(const rungi_options *o, const rungi_train_config *v,
+                               rung_context *context)
+{
+    const rungi_optim_config *p = &v->optim;
+    bool sgd = p->name == RUNG_OPTIMIZER_SGD;
+    const char *name = rung_optimizer_name(p->name);
+    if (sgd && p->nesterov && !(p->momentum > 0 && p->dampening == 0))
+        return rungi_options_fail(
+            o, "optim.nesterov",
+            "needs optim.momentum above 0 and optim.dampening 0 (they are %g and %g)", p->momentum,
+            p->dampening);
+    if (!sgd && p->nesterov)
+        return rungi_options_fail(o, "optim.nesterov", "%s has no Nesterov momentum: use sgd",
+                                  name);
+    if (!sgd && p->momentum != 0)
+        rungi_options_note(o, context, "optim.momentum", "ignored by %s", name);
+    if (!sgd && p->dampening != 0)
+        rungi_options_note(o, context, "optim.dampening", "ignored by %s", name);
+    return RUNG_OK;
+}
+
+static rung_status check_schedule(const rungi_options *o, const rungi_train_config *v)
+{
+    const rungi_schedule_config *s = &v->schedule;
+    if (s->name == RUNG_SCHEDULE_STEP && s->step_size == 0)
+        return rungi_options_fail(o, "schedule.step_size", "is not set: schedule step needs it");
+    if (s->name == RUNG_SCHEDULE_EXPONENTIAL && s->gamma == 0)
+        return rungi_options_fail(o, "schedule.gamma", "is not set: schedule exponential needs it");
+    if (s->name == RUNG_SCHEDULE_MULTISTEP && s->milestones.count == 0)
+        return rungi_options_fail(o, "schedule.milestones",
+                                  "is not set: schedule multistep needs it");
+    if (s->milestones.count > RUNG_SCHEDULE_MILESTONES)
+        return rungi_options_fail(o, "schedule.milestones", "has %zu members; at most %d work",
+                                  s->milestones.count, RUNG_SCHEDULE_MILESTONES);
+    for (size_t i = 1; i < s->milestones.count; i++)
+        if (s->milestones.data[i] < s->milestones.data[i - 1])
+            return rungi_options_fail(o, "schedule.milestones",
+                                      "must not descend, but %" PRId64 " follows %" PRId64,
+                                      s->milestones.data[i], s->milestones.data[i - 1]);
+    if (s->base_momentum > s->max_momentum)
+        return rungi_options_fail(o, "schedule.base_momentum",
+                                  "is above schedule.max_momentum (%g > %g)", s->base_momentum,
+                                  s->max_momentum);
+    if (s->name == RUNG_SCHEDULE_PLATEAU && v->train.eval_every == RUNGI_NEVER)
+        return rungi_options_fail(o, "schedule.name",
+                                  "plateau follows validation, but train.eval_every is never");
+    return RUNG_OK;
+}
+
+rung_status rungi_train_config_check(const rungi_options *options, const void *values,
+                                     rung_context *context)
+{
+    const rungi_train_config *v = values;
+    if (!*v->model.name)
+        return rungi_options_fail(options, "model.name",
+                                  "is not set: choose a network ('rung train --help' lists them)");
+    RUNG_TRY(check_data(options, v, context));
+    RUNG_TRY(check_optim(options, v, context));
+    RUNG_TRY(check_schedule(options, v));
+    if ((v->train.shards & (v->train.shards - 1)) != 0)
+        return rungi_options_fail(options, "train.shards", "must be a power of two, not %" PRId64,
+                                  v->train.shards);
+    if (v->exact && v->plan.autotune)
+        return rungi_options_fail(options, "plan.autotune",
+                                  "cannot be combined with exact, where the choice of kernels is "
+                                  "fixed: switch one of them off");
+    if (v->device.list.count != 1)
+        return rungi_options_fail(options, "device.list",
+                                  "names %zu devices, but strategy %s uses one",
+                                  v->device.list.count, v->train.strategy);
+    if (v->train.early_stop_patience > 0 && v->train.eval_every == RUNGI_NEVER)
+        return rungi_options_fail(options, "train.early_stopping.patience",
+                                  "needs validation, but train.eval_every is never");
+    return RUNG_OK;
+}

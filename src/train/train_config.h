@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resolved configuration of a run as structs. The tables that fill them are in
+// options_*.c: help, default and range of every key.
+#ifndef RUNGI_TRAIN_TRAIN_CONFIG_H
+#define RUNGI_TRAIN_TRAIN_CONFIG_H
+
+#include "base/options.h"
+#include "rung/config.h"
+#include "rung/optim.h"
+#include "rung/plan.h"
+
+// In comments: the words of a key and how they are stored.
+
+typedef struct rungi_device_config {
+    rung_isa isa;
+    int64_t threads; // auto: 0
+    rungi_texts list;
+} rungi_device_config;
+
+typedef enum rungi_data_origin {
+    RUNGI_DATA_REAL,
+    RUNGI_DATA_SYNTHETIC,
+    RUNGI_DATA_PRELOADED,
+} rungi_data_origin;
+
+typedef struct rungi_data_config {
+    rungi_data_origin source;
+    char *format;
+    char *path;
+    int64_t batch_size;
+    bool shuffle;
+    bool drop_last;
+    int64_t num_workers;
+    int64_t prefetch_factor;
+    int64_t timeout;             // nanoseconds; none: 0
+    rungi_ints pad;              // height, width; or none
+    int64_t repeat_channels;     // none: 0
+    int64_t random_crop_padding; // none: 0
+    double random_flip;
+    rungi_reals mean, std; // one a channel, or none
+    char *val_path;        // "": the test files of `path`
+    double val_split;
+    rungi_ints synthetic_shape;
+    int64_t synthetic_classes;
+    int64_t synthetic_count;
+} rungi_data_config;
+
+typedef enum rungi_stem {
+    RUNGI_STEM_IMAGENET,
+    RUNGI_STEM_CIFAR,
+} rungi_stem;
+
+typedef enum rungi_frozen_norm {
+    RUNGI_FROZEN_NORM_TRAIN,
+    RUNGI_FROZEN_NORM_EVAL,
+} rungi_frozen_norm;
+
+typedef struct rungi_model_config {
+    char *name;
+    int64_t classes; // auto: 0
+    rungi_ints hidden;
+    double dropout; // default: -1
+    rungi_stem stem;
+    rungi_texts freeze;
+    rungi_frozen_norm frozen_batch_norm;
+} rungi_model_config;
+
+typedef struct rungi_optim_config {
+    rung_optimizer_kind name;
+    double lr;
+    double momentum;
+    double dampening;
+    bool nesterov;
+    double weight_decay; // auto: -1
+    rungi_reals betas;
+    double eps;
+} rungi_optim_config;
+
+typedef struct rungi_schedule_config {
+    rung_schedule_kind name;
+    rung_schedule_unit unit;
+    int64_t warmup;
+    double start_factor;
+    int64_t step_size; // none: 0
+    rungi_ints milestones;
+    double gamma;        // auto: 0
+    int64_t total_iters; // auto: 0
+    double power;
+    int64_t T_max; // auto: 0
+    double eta_min;
+    int64_t total_steps; // auto: 0
+    double max_lr;       // auto: 0
+    double pct_start;
+    rung_anneal anneal_strategy;
+    double div_factor, final_div_factor;
+    bool cycle_momentum;
+    double base_momentum, max_momentum;
+    rung_plateau_mode mode;
+    double factor;
+    int64_t patience;
+    double threshold;
+    rung_threshold_mode threshold_mode;
+    int64_t cooldown;
+    double min_lr;
+    double eps;
+} rungi_schedule_config;
+
+typedef enum rungi_nan_policy {
+    RUNGI_NAN_STOP,
+    RUNGI_NAN_CONTINUE,
+} rungi_nan_policy;
+
+// What validation measures.
+typedef enum rungi_metric {
+    RUNGI_METRIC_LOSS,
+    RUNGI_METRIC_ACCURACY,
+} rungi_metric;
+
+enum { RUNGI_EVERY_EPOCH = 0, RUNGI_NEVER = -1 }; // of the *_every keys
+
+typedef struct rungi_loop_config {
+    int64_t steps; // none: 0
+    int64_t epochs;
+    char *strategy;
+    int64_t shards;
+    double max_grad_norm; // none: 0
+    double clip_value;    // none: 0
+    int64_t log_every;
+    int64_t eval_every;          // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
+    int64_t early_stop_patience; // none: 0
+    double early_stop_min_delta;
+    rungi_metric early_stop_metric;
+    rungi_nan_policy on_nan;
+    bool overfit_one_batch;
+} rungi_loop_config;
+
+typedef struct rungi_checkpoint_config {
+    int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
+    int64_t keep;  // all: 0
+    rungi_metric best;
+} rungi_checkpoint_config;
+
+typedef struct rungi_plan_config {
+    bool fuse;
+    rung_layout layout;
+    rung_kernels kernels;
+    bool autotune;
+} rungi_plan_config;
+
+typedef struct rungi_memory_config {
+    bool huge_pages;
+} rungi_memory_config;
+
+typedef struct rungi_ladder_config {
+    rungi_texts rungs; // none: all
+    int64_t budget;    // nanoseconds; none: 0
+    int64_t repeats;
+    int64_t block_steps; // auto: 0
+    int64_t gate_steps;
+    int64_t baselines;
+    int64_t confirm_epochs; // auto: 0
+    double min_accuracy;    // none: -1
+    bool quick;
+} rungi_ladder_config;
+
+typedef struct rungi_train_config {
+    int64_t seed;
+    bool exact;
+    rungi_device_config device;
+    rungi_data_config data;
+    rungi_model_config model;
+    rungi_optim_config optim;
+    rungi_schedule_config schedule;
+    rungi_loop_config train;
+    rungi_checkpoint_config checkpoint;
+    rungi_plan_config plan;
+    rungi_memory_config memory;
+    rungi_ladder_config ladder;
+} rungi_train_config;
+
+// The tables of all keys, for rungi_options_init with a rungi_train_config.
+extern const rungi_option_table rungi_train_tables[];
+extern const size_t rungi_train_table_count;
+
+// Checks what concerns several keys. Messages name the key and where it was set.
+rung_status rungi_train_config_check(const rungi_options *options, const void *values,
+                                     rung_context *context);
+
+// The values of a configuration, borrowed; they change with it.
+const rungi_train_config *rungi_config_values(const rung_config *config);
+// The options behind them, for rungi_options_fail and rungi_options_note.
+const rungi_options *rungi_config_options(const rung_config *config);
+
+// The optimizer and the schedule that a configuration describes. The schedule is not resolved yet.
+rung_optimizer_options rungi_config_optimizer(const rungi_train_config *values);
+rung_schedule rungi_config_schedule(const rungi_train_config *values);
+
+#endif
