@@ -6,6 +6,7 @@
 
 #include "testing.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,11 +48,13 @@ static inline rung_context *test_context(test_log *log, const rung_clock *clock)
 typedef struct test_clock {
     rung_clock clock;
     atomic_llong now;
+    atomic_llong step; // each look at the clock moves it by that
 } test_clock;
 
 static inline int64_t test_clock_now(void *user)
 {
-    return atomic_load(&((test_clock *)user)->now);
+    test_clock *clock = user;
+    return atomic_fetch_add(&clock->now, atomic_load(&clock->step));
 }
 
 static inline void test_clock_sleep(void *user, int64_t nanoseconds)
@@ -63,6 +66,28 @@ static inline void test_clock_init(test_clock *clock)
 {
     clock->clock = (rung_clock){clock, test_clock_now, test_clock_sleep};
     atomic_init(&clock->now, 1000000000);
+    atomic_init(&clock->step, 0);
+}
+
+// ---- threads
+
+// Threads of this process.
+static inline int test_threads(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+// Waits until no more than `count` are left.
+static inline void test_wait_threads(int count)
+{
+    while (test_threads() > count)
+        usleep(1000);
 }
 
 // ---- files

@@ -43,7 +43,8 @@ static rung_status prepare_order(rungi_ring *ring)
     ring->order = NULL;
     ring->order_epoch = -1;
     if (sampler->begin(sampler->self, ring->epoch, &ring->order) != RUNG_OK)
-        return rungi_fail_prefix("epoch %" PRId64, ring->epoch);
+        return rungi_fail_prefix("%s sampler, epoch %" PRId64,
+                                 sampler->name ? sampler->name : "custom", ring->epoch);
     ring->order_epoch = ring->epoch;
     return RUNG_OK;
 }
