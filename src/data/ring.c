@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ring's life: memory, threads, seek, end.
+#include "data/ring.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/source.h"
+
+#define MILLISECOND INT64_C(1000000)
+
+// How long (of real time) destroy waits for workers in code that may never come back, and seek.
+#define DESTROY_LIMIT (2000 * MILLISECOND)
+#define SEEK_LIMIT (30000 * MILLISECOND)
+
+static int64_t real_now(void)
+{
+    return rungi_clock_monotonic()->now(NULL);
+}
+
+// ---- memory
+
+static rung_status allocate(rungi_ring *ring, size_t bytes, void **out)
+{
+    const rung_loader_memory *memory = ring->options.memory;
+    if (memory) {
+        RUNG_TRY(memory->allocate(memory->user, bytes, out));
+        return RUNG_OK;
+    }
+    void *block = aligned_alloc(64, bytes);
+    char text[32];
+    RUNG_CHECK(block, RUNG_NO_MEMORY,
+               "no memory for a batch of %s: lower data.batch_size or data.prefetch_factor",
+               rungi_text_bytes(bytes, text, sizeof text));
+    *out = block;
+    return RUNG_OK;
+}
+
+static rung_status make_slots(rungi_ring *ring)
+{
+    int fields = ring->info.field_count;
+    ring->slots = calloc((size_t)ring->info.slots, sizeof *ring->slots);
+    ring->queue = calloc((size_t)ring->info.slots, sizeof *ring->queue);
+    RUNG_CHECK(ring->slots && ring->queue, RUNG_NO_MEMORY, "no memory for the loader");
+    for (int i = 0; i < ring->info.slots; i++) {
+        rungi_slot *slot = &ring->slots[i];
+        size_t capacity = (size_t)ring->capacity, at = 0;
+        slot->draws = calloc(capacity, sizeof *slot->draws);
+        slot->batch.samples = calloc(capacity, sizeof *slot->batch.samples);
+        RUNG_CHECK(slot->draws && slot->batch.samples, RUNG_NO_MEMORY, "no memory for the loader");
+        RUNG_TRY(allocate(ring, ring->info.slot_bytes, &slot->memory));
+        slot->batch.field_count = fields;
+        for (int f = 0; f < fields; f++) {
+            slot->data[f] = (char *)slot->memory + at;
+            at += rungi_round64(capacity * ring->field_bytes[f]);
+        }
+    }
+    return RUNG_OK;
+}
+
+// Each worker's own memory: fields before their transforms, and what the transforms need.
+static rung_status make_workers(rungi_ring *ring)
+{
+    int count = ring->options.num_workers > 0 ? ring->options.num_workers : 1;
+    const rung_source *source = ring->source;
+    size_t raw = 0, chain = 0;
+    for (int f = 0; f < source->field_count; f++)
+        if (ring->chains[f]) {
+            size_t needed = rungi_chain_scratch(ring->chains[f]);
+            raw += rungi_round64(rungi_field_bytes(&source->fields[f]));
+            chain = needed > chain ? needed : chain;
+        }
+    ring->workers = calloc((size_t)count, sizeof *ring->workers);
+    RUNG_CHECK(ring->workers, RUNG_NO_MEMORY, "no memory for the loader");
+    for (int i = 0; i < count; i++) {
+        rungi_worker *worker = &ring->workers[i];
+        worker->ring = ring;
+        worker->number = ring->options.num_workers > 0 ? i : -1;
+        atomic_init(&worker->sample, RUNGI_NO_SAMPLE);
+        if (raw + chain == 0)
+            continue;
+        worker->scratch = aligned_alloc(64, rungi_round64(raw + chain));
+        RUNG_CHECK(worker->scratch, RUNG_NO_MEMORY, "no memory for the loader");
+        char *at = worker->scratch;
+        for (int f = 0; f < source->field_count; f++)
+            if (ring->chains[f]) {
+                worker->raw[f] = at;
+                at += rungi_round64(rungi_field_bytes(&source->fields[f]));
+            }
+        worker->chain_scratch = at;
+    }
+    return RUNG_OK;
+}
+
+// ---- creation
+
+static rung_status choose_sampler(rungi_ring *ring)
+{
+    const rung_loader_options *options = &ring->options;
+    ring->sampler = options->sampler;
+    if (!ring->sampler && options->shuffle)
+        RUNG_TRY(rung_sampler_random(ring->source->count, options->seed, &ring->own_sampler));
+    else if (!ring->sampler)
+        RUNG_TRY(rung_sampler_sequential(ring->source->count, &ring->own_sampler));
+    if (ring->own_sampler)
+        ring->sampler = ring->own_sampler;
+    RUNG_CHECK(ring->sampler->count > 0 && ring->sampler->at, RUNG_INVALID,
+               "%s sampler: has no positions or no `at`",
+               ring->sampler->name ? ring->sampler->name : "custom");
+    return RUNG_OK;
+}
+
+static rung_status compile_transforms(rungi_ring *ring)
+{
+    const rung_loader_options *options = &ring->options;
+    const rung_source *source = ring->source;
+    int count = options->transform_count;
+    if (count > 0) {
+        ring->transforms = calloc((size_t)count, sizeof *ring->transforms);
+        RUNG_CHECK(ring->transforms, RUNG_NO_MEMORY, "no memory for the loader");
+        memcpy(ring->transforms, options->transforms, (size_t)count * sizeof *ring->transforms);
+    }
+    ring->options.transforms = ring->transforms;
+    for (int i = 0; i < count; i++)
+        RUNG_CHECK(
+            ring->transforms[i].field >= 0 && ring->transforms[i].field < source->field_count,
+            RUNG_INVALID, "transform %d is for field %d, the source %s has %d", i,
+            ring->transforms[i].field, source->name ? source->name : "", source->field_count);
+    ring->info.field_count = source->field_count;
+    for (int f = 0; f < source->field_count; f++) {
+        RUNG_TRY(
+            rungi_chain_create(&source->fields[f], f, ring->transforms, count, &ring->chains[f]));
+        ring->info.fields[f] =
+            ring->chains[f] ? *rungi_chain_output(ring->chains[f]) : source->fields[f];
+        ring->field_bytes[f] = rungi_field_bytes(&ring->info.fields[f]);
+    }
+    return RUNG_OK;
+}
+
+static rung_status work_out_sizes(rungi_ring *ring)
+{
+    rung_loader_info *info = &ring->info;
+    const rung_loader_options *options = &ring->options;
+    int64_t count = ring->sampler->count, batch = options->batch_size;
+    RUNG_CHECK(!options->drop_last || batch <= count, RUNG_DATA,
+               "data.batch_size %" PRId64 " is larger than the data set of %" PRId64
+               " samples and drop_last leaves nothing: lower it or set drop_last to false",
+               batch, count);
+    info->samples_per_epoch = rungi_ring_left(ring, 0);
+    info->dropped = count - info->samples_per_epoch;
+    info->batches_per_epoch = (info->samples_per_epoch + batch - 1) / batch;
+    info->last_batch = info->samples_per_epoch - (info->batches_per_epoch - 1) * batch;
+    info->workers = options->num_workers;
+    info->slots = options->num_workers * options->prefetch_factor + options->hold;
+    int64_t most = batch < count ? batch : count;
+    ring->capacity = (most + options->world - 1) / options->world;
+    for (int f = 0; f < info->field_count; f++) {
+        size_t bytes = 0;
+        RUNG_CHECK(rungi_size_mul((size_t)ring->capacity, ring->field_bytes[f], &bytes) &&
+                       bytes < SIZE_MAX / 64 &&
+                       rungi_size_add(info->slot_bytes, rungi_round64(bytes), &info->slot_bytes),
+                   RUNG_INVALID,
+                   "data.batch_size %" PRId64 ": a batch is larger than memory can be", batch);
+    }
+    return RUNG_OK;
+}
+
+static rung_status fill_in(rungi_ring *ring)
+{
+    RUNG_TRY(choose_sampler(ring));
+    RUNG_TRY(compile_transforms(ring));
+    RUNG_TRY(work_out_sizes(ring));
+    RUNG_TRY(make_slots(ring));
+    RUNG_TRY(make_workers(ring));
+    return rungi_ring_seek(ring, ring->options.epoch, ring->options.position);
+}
+
+static void free_ring(rungi_ring *ring)
+{
+    const rung_loader_memory *memory = ring->options.memory;
+    // After workers were left behind, what is not the ring's own may be gone, and is left alone.
+    bool whole = ring->exited == ring->threads;
+    for (int i = 0; ring->slots && i < ring->info.slots; i++) {
+        free(ring->slots[i].draws);
+        free((void *)(uintptr_t)ring->slots[i].batch.samples);
+        if (!memory)
+            free(ring->slots[i].memory);
+        else if (whole && ring->slots[i].memory)
+            memory->release(memory->user, ring->slots[i].memory);
+    }
+    if (ring->order_epoch >= 0 && ring->sampler->end && (whole || ring->own_sampler))
+        ring->sampler->end(ring->sampler->self, ring->order);
+    for (int f = 0; f < RUNG_MAX_FIELDS; f++)
+        rungi_chain_destroy(&ring->chains[f]);
+    int workers = ring->options.num_workers > 0 ? ring->options.num_workers : 1;
+    for (int i = 0; ring->workers && i < workers; i++)
+        free(ring->workers[i].scratch);
+    rung_sampler_destroy(&ring->own_sampler);
+    free(ring->slots);
+    free(ring->queue);
+    free(ring->workers);
+    free(ring->transforms);
+    pthread_cond_destroy(&ring->work);
+    pthread_cond_destroy(&ring->ready);
+    pthread_mutex_destroy(&ring->lock);
+    free(ring);
+}
+
+void rungi_ring_drop(rungi_ring *ring)
+{
+    bool last = --ring->references == 0;
+    pthread_mutex_unlock(&ring->lock);
+    if (last)
+        free_ring(ring);
+}
+
+rung_status rungi_ring_create(rung_context *context, rung_source *source,
+                              const rung_loader_options *options, rungi_ring **ring_out)
+{
+    rungi_ring *ring = calloc(1, sizeof *ring);
+    RUNG_CHECK(ring, RUNG_NO_MEMORY, "no memory for the loader");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&ring->lock, NULL);
+    pthread_cond_init(&ring->work, NULL);
+    pthread_cond_init(&ring->ready, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    ring->references = 1;
+    ring->context = context;
+    ring->source = source;
+    ring->options = *options;
+    if (options->memory) {
+        ring->memory = *options->memory;
+        ring->options.memory = &ring->memory;
+    }
+    ring->order_epoch = -1;
+    atomic_init(&ring->failed_order, INT64_MAX);
+    rung_status status = fill_in(ring);
+    if (status != RUNG_OK) {
+        free_ring(ring);
+        return status;
+    }
+    *ring_out = ring;
+    return RUNG_OK;
+}
+
+// ---- threads
+
+rung_status rungi_ring_start(rungi_ring *ring)
+{
+    if (ring->options.num_workers == 0) {
+        if (!ring->workers[0].opened && ring->failure_count == 0)
+            rungi_worker_open(&ring->workers[0]);
+        return RUNG_OK;
+    }
+    if (ring->threads == ring->options.num_workers)
+        return RUNG_OK;
+    // Signals are for the thread that trains.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rung_status status = RUNG_OK;
+    while (status == RUNG_OK && ring->threads < ring->options.num_workers) {
+        rungi_worker *worker = &ring->workers[ring->threads];
+        int code = pthread_create(&worker->thread, NULL, rungi_worker_main, worker);
+        if (code != 0) {
+            status = RUNG_FAIL(RUNG_LIBRARY,
+                               "cannot start worker %d of data.num_workers %d: %s (use fewer)",
+                               worker->number, ring->options.num_workers, strerror(code));
+            break;
+        }
+        pthread_mutex_lock(&ring->lock);
+        ring->threads++;
+        pthread_mutex_unlock(&ring->lock);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+// ---- seek
+
+static bool is_at(const rungi_ring *ring, int64_t epoch, int64_t position)
+{
+    if (ring->failure_count > 0 || ring->opening)
+        return false;
+    if (ring->queue_count == 0)
+        return ring->epoch == epoch && ring->position == position;
+    const rung_batch *next = &ring->slots[ring->queue[ring->queue_head]].batch;
+    return next->epoch == epoch && next->position == position;
+}
+
+static void forget_queue(rungi_ring *ring)
+{
+    for (; ring->queue_count > 0; ring->queue_count--) {
+        ring->slots[ring->queue[ring->queue_head]].state = RUNGI_SLOT_FREE;
+        ring->queue_head = (ring->queue_head + 1) % ring->info.slots;
+    }
+    ring->filling = NULL;
+    ring->failure_count = 0;
+    atomic_store(&ring->failed_order, INT64_MAX);
+}
+
+// Lets the workers finish the samples that they are reading, and nothing more.
+static rung_status come_to_rest(rungi_ring *ring)
+{
+    int64_t deadline = real_now() + SEEK_LIMIT;
+    ring->paused = true;
+    atomic_store(&ring->cancelled, true);
+    while (ring->active > 0 && real_now() < deadline)
+        rungi_ring_wait(ring, 100 * MILLISECOND);
+    ring->paused = false;
+    atomic_store(&ring->cancelled, false);
+    if (ring->active == 0)
+        return RUNG_OK;
+    char stuck[900];
+    rungi_ring_stuck(ring, stuck, sizeof stuck);
+    rung_status status =
+        RUNG_FAIL(RUNG_TIMEOUT, "cannot move to another place in the data: %s", stuck);
+    // Batches have been broken off: nothing may be delivered before a seek succeeds.
+    ring->failure_count = 1;
+    ring->failures[0] = (rungi_failure){-1, *rung_error_last()};
+    atomic_store(&ring->failed_order, -1);
+    return status;
+}
+
+rung_status rungi_ring_seek(rungi_ring *ring, int64_t epoch, int64_t position)
+{
+    rung_status status = RUNG_OK;
+    RUNG_CHECK(epoch >= 0 && position >= 0 && position <= ring->sampler->count, RUNG_INVALID,
+               "epoch %" PRId64 ", position %" PRId64 ": no such place, an epoch has %" PRId64
+               " samples",
+               epoch, position, ring->sampler->count);
+    pthread_mutex_lock(&ring->lock);
+    if (ring->broken)
+        status = rungi_ring_tell_failures(ring);
+    else if (!is_at(ring, epoch, position))
+        status = come_to_rest(ring);
+    if (status == RUNG_OK && !is_at(ring, epoch, position)) {
+        forget_queue(ring);
+        rungi_ring_place(ring, epoch, position);
+        ring->finished = rungi_ring_past_end(ring);
+    }
+    pthread_cond_broadcast(&ring->work);
+    pthread_mutex_unlock(&ring->lock);
+    return status;
+}
+
+// ---- the end
+
+// Waits for the workers; after the limit, those in code that may never come back are abandoned.
+static int wait_for_workers(rungi_ring *ring)
+{
+    int64_t deadline = real_now() + DESTROY_LIMIT;
+    int abandoned = 0;
+    while (ring->exited + abandoned < ring->threads) {
+        rungi_ring_wait(ring, 50 * MILLISECOND);
+        if (real_now() < deadline)
+            continue;
+        for (int i = 0; i < ring->threads; i++) {
+            int expected = RUNGI_WORKER_READING;
+            rungi_worker *worker = &ring->workers[i];
+            if (!worker->exited &&
+                atomic_compare_exchange_strong(&worker->phase, &expected, RUNGI_WORKER_ABANDONED)) {
+                abandoned++;
+                ring->references++;
+            }
+        }
+    }
+    return abandoned;
+}
+
+void rungi_ring_destroy(rungi_ring **ring_)
+{
+    rungi_ring *ring = *ring_;
+    *ring_ = NULL;
+    if (ring->options.num_workers == 0)
+        rungi_worker_close(&ring->workers[0]);
+    pthread_mutex_lock(&ring->lock);
+    ring->stopping = true;
+    atomic_store(&ring->cancelled, true);
+    pthread_cond_broadcast(&ring->work);
+    char stuck[900];
+    int abandoned = wait_for_workers(ring);
+    if (abandoned > 0) {
+        rungi_ring_stuck(ring, stuck, sizeof stuck);
+        rungi_source_abandon(ring->source);
+    }
+    for (int i = 0; i < ring->threads; i++)
+        if (ring->workers[i].exited) {
+            pthread_mutex_unlock(&ring->lock);
+            pthread_join(ring->workers[i].thread, NULL);
+            pthread_mutex_lock(&ring->lock);
+        } else {
+            pthread_detach(ring->workers[i].thread);
+        }
+    rung_context *context = ring->context;
+    rungi_ring_drop(ring);
+    if (abandoned > 0)
+        rungi_log(context, RUNG_LOG_WARNING,
+                  "the loader stops and leaves %d stuck worker%s behind: %s", abandoned,
+                  abandoned > 1 ? "s" : "", stuck);
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// What workers do: open batches, claim samples, read them, collate.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "data/ring.h"
+#include "data/sample.h"
+#include "data/source.h"
+
+// ---- the place in the data
+
+int64_t rungi_ring_left(const rungi_ring *ring, int64_t position)
+{
+    int64_t left = ring->sampler->count - position, batch = ring->options.batch_size;
+    return ring->options.drop_last ? left / batch * batch : left;
+}
+
+void rungi_ring_place(rungi_ring *ring, int64_t epoch, int64_t position)
+{
+    if (rungi_ring_left(ring, position) == 0) {
+        epoch++;
+        position = 0;
+    }
+    ring->epoch = epoch;
+    ring->position = position;
+}
+
+bool rungi_ring_past_end(const rungi_ring *ring)
+{
+    return ring->options.end_epoch > 0 && ring->epoch >= ring->options.end_epoch;
+}
+
+static rung_status prepare_order(rungi_ring *ring)
+{
+    const rung_sampler *sampler = ring->sampler;
+    if (!sampler->begin || ring->order_epoch == ring->epoch)
+        return RUNG_OK;
+    if (ring->order_epoch >= 0 && sampler->end)
+        sampler->end(sampler->self, ring->order);
+    ring->order = NULL;
+    ring->order_epoch = -1;
+    if (sampler->begin(sampler->self, ring->epoch, &ring->order) != RUNG_OK)
+        return rungi_fail_prefix("%s sampler, epoch %" PRId64,
+                                 sampler->name ? sampler->name : "custom", ring->epoch);
+    ring->order_epoch = ring->epoch;
+    return RUNG_OK;
+}
+
+// Looks up the samples of the next batch. Runs without the lock, in one thread at a time.
+static rung_status open_batch(rungi_ring *ring, rungi_slot *slot)
+{
+    const rung_sampler *sampler = ring->sampler;
+    const rung_loader_options *options = &ring->options;
+    rung_batch *batch = &slot->batch;
+    int64_t left = rungi_ring_left(ring, ring->position);
+    int64_t all = left < options->batch_size ? left : options->batch_size;
+    int64_t begin = all * options->rank / options->world;
+    batch->count = all * (options->rank + 1) / options->world - begin;
+    batch->global_count = all;
+    batch->epoch = ring->epoch;
+    batch->position = ring->position;
+    batch->is_last_of_epoch = left == all;
+    slot->first = ring->opened;
+    ring->opened += batch->count;
+    RUNG_TRY(prepare_order(ring));
+    for (int64_t i = 0; i < batch->count; i++) {
+        rung_draw *draw = &slot->draws[i];
+        *draw = (rung_draw){0};
+        sampler->at(sampler->self, ring->order, batch->position + begin + i, draw);
+        RUNG_CHECK(draw->sample >= 0 && draw->sample < ring->source->count, RUNG_DATA,
+                   "%s sampler: gave sample %" PRId64 ", the source %s has %" PRId64,
+                   sampler->name ? sampler->name : "custom", draw->sample,
+                   ring->source->name ? ring->source->name : "", ring->source->count);
+        ((int64_t *)(uintptr_t)batch->samples)[i] = draw->sample;
+    }
+    for (int f = 0; f < batch->field_count; f++) {
+        const rung_field *field = &ring->info.fields[f];
+        rung_view *view = &batch->fields[f];
+        *view = (rung_view){field->dtype, {.rank = field->shape.rank + 1}, slot->data[f]};
+        view->shape.dim[0] = batch->count;
+        for (int d = 0; d < field->shape.rank; d++)
+            view->shape.dim[d + 1] = field->shape.dim[d];
+    }
+    rungi_ring_place(ring, ring->epoch, ring->position + all);
+    return RUNG_OK;
+}
+
+rungi_slot *rungi_ring_free_slot(rungi_ring *ring)
+{
+    for (int i = 0; i < ring->info.slots; i++)
+        if (ring->slots[i].state == RUNGI_SLOT_FREE)
+            return &ring->slots[i];
+    return NULL;
+}
+
+// ---- code that may never come back
+
+// Enters code of sources, samplers and hooks, for `what` (a sample or RUNGI_...).
+static void go_away(rungi_worker *worker, int64_t what, int64_t now)
+{
+    atomic_store_explicit(&worker->since, now, memory_order_relaxed);
+    atomic_store_explicit(&worker->sample, what, memory_order_relaxed);
+    atomic_store(&worker->phase, RUNGI_WORKER_READING);
+}
+
+// Leaves it; false when nobody waits for this worker any more: the loader, context and source are
+// gone, only the ring is still there.
+static bool come_back(rungi_worker *worker)
+{
+    int expected = RUNGI_WORKER_READING;
+    return atomic_compare_exchange_strong(&worker->phase, &expected, RUNGI_WORKER_IDLE);
+}
+
+// ---- failures
+
+// Keeps this thread's error record as the failure of sample number `order`.
+static void record_failure(rungi_ring *ring, int64_t order)
+{
+    int i =
+        ring->failure_count < RUNGI_MAX_FAILURES ? ring->failure_count++ : RUNGI_MAX_FAILURES - 1;
+    if (order < atomic_load(&ring->failed_order))
+        atomic_store(&ring->failed_order, order);
+    for (; i > 0 && ring->failures[i - 1].order > order; i--)
+        ring->failures[i] = ring->failures[i - 1];
+    ring->failures[i] = (rungi_failure){order, *rung_error_last()};
+}
+
+// A hook may have returned a status without saying anything.
+static void explain(rung_status status)
+{
+    if (rung_error_last()->status != status)
+        RUNG_FAIL(status, "%s, no reason given", rung_status_text(status));
+}
+
+static void name_worker(const rungi_worker *worker, char out[48])
+{
+    if (worker->number < 0)
+        snprintf(out, 48, "without workers");
+    else
+        snprintf(out, 48, "worker %d", worker->number);
+}
+
+// ---- reading
+
+static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i)
+{
+    const rungi_ring *ring = worker->ring;
+    const rung_source *source = ring->source;
+    const rung_draw *draw = &slot->draws[i];
+    rung_sample sample = {
+        .index = draw->sample,
+        .epoch = slot->batch.epoch,
+        .occurrence = draw->occurrence,
+        .worker = worker->number,
+        .random = rungi_sample_random(ring->options.seed, slot->batch.epoch, draw->sample,
+                                      draw->occurrence),
+        .cancelled = &ring->cancelled,
+    };
+    rung_view views[RUNG_MAX_FIELDS];
+    void *places[RUNG_MAX_FIELDS];
+    for (int f = 0; f < source->field_count; f++) {
+        places[f] = (char *)slot->data[f] + (size_t)i * ring->field_bytes[f];
+        views[f] = (rung_view){source->fields[f].dtype, source->fields[f].shape,
+                               ring->chains[f] ? worker->raw[f] : places[f]};
+        sample.may_borrow |= ring->chains[f] ? 1u << f : 0;
+    }
+    RUNG_TRY(source->read(source->self, worker->state, &sample, views));
+    for (int f = 0; f < source->field_count; f++)
+        if (ring->chains[f])
+            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, views[f].data,
+                                       worker->chain_scratch, places[f]));
+        else
+            RUNG_CHECK(views[f].data == places[f], RUNG_INVALID,
+                       "field %s: the source may not borrow here", source->fields[f].name);
+    return RUNG_OK;
+}
+
+static void explain_sample(const rungi_worker *worker, const rungi_slot *slot, int64_t i,
+                           rung_status status)
+{
+    char what[640], who[48];
+    explain(status);
+    rungi_source_describe(worker->ring->source, slot->draws[i].sample, what, sizeof what);
+    name_worker(worker, who);
+    rungi_fail_prefix("%s, epoch %" PRId64 ", %s", what, slot->batch.epoch, who);
+}
+
+// Reads samples begin ... end - 1 of a slot, without the lock. Samples after the first failure are
+// left out, those before it are not, so that the failure told is the same for any number of
+// workers. Returns false when the worker was abandoned. The lock is held at return.
+static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int64_t end)
+{
+    rungi_ring *ring = worker->ring;
+    int64_t i = begin, failed = -1, start = rungi_now(ring->context), now = start;
+    for (; i < end && failed < 0; i++) {
+        if (atomic_load_explicit(&ring->cancelled, memory_order_relaxed) ||
+            slot->first + i > atomic_load_explicit(&ring->failed_order, memory_order_relaxed))
+            break;
+        go_away(worker, slot->draws[i].sample, now);
+        rung_status status = read_sample(worker, slot, i);
+        if (status != RUNG_OK) {
+            explain_sample(worker, slot, i, status);
+            failed = i;
+        }
+        if (!come_back(worker)) {
+            pthread_mutex_lock(&ring->lock);
+            return false;
+        }
+        now = rungi_now(ring->context);
+    }
+    pthread_mutex_lock(&ring->lock);
+    atomic_store_explicit(&worker->sample, RUNGI_NO_SAMPLE, memory_order_relaxed);
+    slot->done += i - begin - (failed >= 0);
+    ring->statistics.reads += i - begin;
+    ring->busy += now - start;
+    if (failed >= 0)
+        record_failure(ring, slot->first + failed);
+    return true;
+}
+
+// Collates a batch whose samples have all been read. The lock is held at call and return.
+static bool collate(rungi_worker *worker, rungi_slot *slot)
+{
+    rungi_ring *ring = worker->ring;
+    const rung_loader_options *options = &ring->options;
+    rung_batch *batch = &slot->batch;
+    if (options->collate && batch->count > 0) {
+        slot->running++;
+        pthread_mutex_unlock(&ring->lock);
+        int64_t start = rungi_now(ring->context);
+        rung_random random = rungi_batch_random(options->seed, batch->epoch, batch->position);
+        go_away(worker, RUNGI_COLLATING, start);
+        rung_status status = options->collate(options->collate_user, &random, batch);
+        if (status != RUNG_OK) {
+            char who[48];
+            explain(status);
+            name_worker(worker, who);
+            rungi_fail_prefix("collating the batch at position %" PRId64 " of epoch %" PRId64
+                              ", %s",
+                              batch->position, batch->epoch, who);
+        }
+        bool back = come_back(worker);
+        int64_t end = back ? rungi_now(ring->context) : start;
+        pthread_mutex_lock(&ring->lock);
+        if (!back)
+            return false;
+        slot->running--;
+        ring->busy += end - start;
+        atomic_store(&worker->sample, RUNGI_NO_SAMPLE);
+        if (status != RUNG_OK) {
+            record_failure(ring, slot->first + batch->count - 1);
+            return true;
+        }
+    }
+    slot->state = RUNGI_SLOT_READY;
+    return true;
+}
+
+static bool finish_if_complete(rungi_worker *worker, rungi_slot *slot)
+{
+    if (slot->running == 0 && slot->done == slot->batch.count)
+        return collate(worker, slot);
+    return true;
+}
+
+// ---- one turn of a worker
+
+// Takes a free slot and opens the next batch in it. Returns false when the worker was abandoned.
+// The lock is held at call and return.
+static bool open_next(rungi_worker *worker, rungi_slot *slot)
+{
+    rungi_ring *ring = worker->ring;
+    slot->state = RUNGI_SLOT_FILLING;
+    slot->claimed = slot->done = 0;
+    slot->running = 0;
+    ring->queue[(ring->queue_head + ring->queue_count++) % ring->info.slots] =
+        (int)(slot - ring->slots);
+    ring->opening = true;
+    pthread_mutex_unlock(&ring->lock);
+    go_away(worker, RUNGI_ORDERING, rungi_now(ring->context));
+    rung_status status = open_batch(ring, slot);
+    if (status != RUNG_OK)
+        explain(status);
+    bool back = come_back(worker);
+    pthread_mutex_lock(&ring->lock);
+    if (!back)
+        return false;
+    ring->opening = false;
+    if (status != RUNG_OK) {
+        slot->done = -1; // never complete
+        record_failure(ring, slot->first);
+        return true;
+    }
+    ring->finished = rungi_ring_past_end(ring);
+    if (slot->batch.count > 0)
+        ring->filling = slot;
+    else
+        slot->state = RUNGI_SLOT_READY; // this rank has no part in it
+    return true;
+}
+
+// Claims a run of samples: large ones first, single ones at the end, so that the workers finish a
+// batch together. Returns false when the worker was abandoned.
+static bool read_next(rungi_worker *worker, rungi_slot *slot)
+{
+    rungi_ring *ring = worker->ring;
+    int workers = ring->options.num_workers > 0 ? ring->options.num_workers : 1;
+    int64_t begin = slot->claimed, left = slot->batch.count - begin;
+    int64_t count = workers == 1 ? left : left / (2 * workers);
+    count = count > 0 ? count : 1;
+    slot->claimed += count;
+    slot->running++;
+    if (slot->claimed == slot->batch.count)
+        ring->filling = NULL;
+    pthread_mutex_unlock(&ring->lock);
+    if (!read_run(worker, slot, begin, begin + count))
+        return false;
+    slot->running--;
+    return finish_if_complete(worker, slot);
+}
+
+bool rungi_worker_open(rungi_worker *worker)
+{
+    rungi_ring *ring = worker->ring;
+    const rung_source *source = ring->source;
+    rung_status status = RUNG_OK;
+    go_away(worker, RUNGI_OPENING, rungi_now(ring->context));
+    if (source->open)
+        status = source->open(source->self, worker->number, &worker->state);
+    if (status != RUNG_OK) {
+        char who[48];
+        explain(status);
+        name_worker(worker, who);
+        rungi_fail_prefix("opening the source %s, %s", source->name ? source->name : "", who);
+    }
+    bool back = come_back(worker);
+    pthread_mutex_lock(&ring->lock);
+    worker->opened = status == RUNG_OK;
+    if (back && status != RUNG_OK) {
+        record_failure(ring, -1);
+        ring->broken = worker->number >= 0; // without workers, next() tries again
+    }
+    pthread_mutex_unlock(&ring->lock);
+    return back;
+}
+
+bool rungi_worker_close(rungi_worker *worker)
+{
+    const rung_source *source = worker->ring->source;
+    if (!worker->opened || !source->open || !source->close)
+        return true;
+    go_away(worker, RUNGI_OPENING, rungi_now(worker->ring->context));
+    source->close(source->self, worker->state);
+    return come_back(worker);
+}
+
+void rungi_worker_fill_slot(rungi_worker *worker, rungi_slot *slot)
+{
+    rungi_ring *ring = worker->ring;
+    open_next(worker, slot);
+    while (ring->filling && ring->failure_count == 0)
+        read_next(worker, slot);
+}
+
+// Wakes the consumer when there is something for it: not after every run of samples.
+static void tell_consumer(rungi_ring *ring)
+{
+    bool head_ready = ring->queue_count > 0 &&
+                      ring->slots[ring->queue[ring->queue_head]].state == RUNGI_SLOT_READY;
+    if (head_ready || ring->failure_count > 0 || ring->paused || ring->finished)
+        pthread_cond_broadcast(&ring->ready);
+}
+
+// Works until told to stop. Returns false when the worker was abandoned. The lock is held at call
+// and return.
+static bool work(rungi_worker *worker)
+{
+    rungi_ring *ring = worker->ring;
+    while (!ring->stopping) {
+        rungi_slot *free_slot = NULL;
+        bool may = worker->opened && !ring->paused && ring->failure_count == 0;
+        if (may && !ring->filling && !ring->opening && !ring->finished)
+            free_slot = rungi_ring_free_slot(ring);
+        if (!may || (!ring->filling && !free_slot)) {
+            pthread_cond_wait(&ring->work, &ring->lock);
+            continue;
+        }
+        ring->active++;
+        bool back = free_slot ? open_next(worker, free_slot) : read_next(worker, ring->filling);
+        if (!back)
+            return false;
+        ring->active--;
+        if (free_slot)
+            pthread_cond_broadcast(&ring->work);
+        tell_consumer(ring);
+    }
+    return true;
+}
+
+void *rungi_worker_main(void *worker_)
+{
+    rungi_worker *worker = worker_;
+    rungi_ring *ring = worker->ring;
+    bool here = rungi_worker_open(worker);
+    pthread_mutex_lock(&ring->lock);
+    if (here) {
+        tell_consumer(ring);
+        here = work(worker);
+    }
+    if (here) {
+        pthread_mutex_unlock(&ring->lock);
+        here = rungi_worker_close(worker);
+        pthread_mutex_lock(&ring->lock);
+    }
+    if (!here) {
+        rungi_ring_drop(ring);
+        return NULL;
+    }
+    worker->exited = true;
+    ring->exited++;
+    pthread_cond_broadcast(&ring->ready);
+    pthread_mutex_unlock(&ring->lock);
+    return NULL;
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+void rung_source_destroy(rung_source **source)
+{
+    if (!source || !*source)
+        return;
+    if ((*source)->destroy && !(*source)->reserved)
+        (*source)->destroy(*source);
+    *source = NULL;
+}
+
+void rungi_source_abandon(rung_source *source)
+{
+    source->reserved = 1;
+}
+
+rung_status rungi_source_check(const rung_source *source)
+{
+    RUNG_CHECK(source, RUNG_INVALID, "no data source given");
+    const char *name = source->name ? source->name : "data source";
+    RUNG_CHECK(source->count >= 0, RUNG_UNSUPPORTED, "%s: streams are not supported yet", name);
+    RUNG_CHECK(source->count > 0, RUNG_DATA, "%s: holds no samples", name);
+    RUNG_CHECK(source->read, RUNG_INVALID, "%s: has no read function", name);
+    RUNG_CHECK(source->field_count >= 1 && source->field_count <= RUNG_MAX_FIELDS, RUNG_INVALID,
+               "%s: has %d fields, must be 1 to %d", name, source->field_count, RUNG_MAX_FIELDS);
+    for (int f = 0; f < source->field_count; f++) {
+        const rung_field *field = &source->fields[f];
+        char text[RUNG_SHAPE_TEXT];
+        int64_t count;
+        RUNG_CHECK(field->name, RUNG_INVALID, "%s: field %d has no name", name, f);
+        RUNG_CHECK(rung_dtype_size(field->dtype), RUNG_INVALID, "%s: field %s has no dtype", name,
+                   field->name);
+        RUNG_CHECK(field->shape.rank >= 0 && field->shape.rank < RUNG_MAX_RANK, RUNG_SHAPE,
+                   "%s: field %s has rank %d, can be at most %d", name, field->name,
+                   field->shape.rank, RUNG_MAX_RANK - 1);
+        RUNG_TRY(rung_shape_count(&field->shape, &count));
+        RUNG_CHECK(count > 0 && count <= INT64_MAX / 16, RUNG_SHAPE,
+                   "%s: field %s: a sample of shape %s has no usable size", name, field->name,
+                   rung_shape_text(&field->shape, text, sizeof text));
+        RUNG_CHECK(field->pixels == RUNG_PIXELS_NONE || field->shape.rank == 3, RUNG_SHAPE,
+                   "%s: field %s is an image but has shape %s", name, field->name,
+                   rung_shape_text(&field->shape, text, sizeof text));
+    }
+    return RUNG_OK;
+}
+
+size_t rungi_field_bytes(const rung_field *field)
+{
+    int64_t count = 1;
+    for (int i = 0; i < field->shape.rank; i++)
+        count *= field->shape.dim[i];
+    return (size_t)count * rung_dtype_size(field->dtype);
+}
+
+void rungi_source_describe(const rung_source *source, int64_t index, char *out, size_t size)
+{
+    char place[512] = "";
+    if (source->describe)
+        source->describe(source->self, index, place, sizeof place);
+    if (*place)
+        snprintf(out, size, "sample %" PRId64 " (%s)", index, place);
+    else
+        snprintf(out, size, "sample %" PRId64 " of %s", index,
+                 source->name ? source->name : "the data source");
+}
+
+static rung_status open_idx(rung_context *context, const char *path, const char *split,
+                            rung_source **out)
+{
+    return rung_source_idx(context, &(rung_idx_options){.path = path, .split = split}, out);
+}
+
+static rung_status open_cifar10(rung_context *context, const char *path, const char *split,
+                                rung_source **out)
+{
+    return rung_source_cifar10(context, &(rung_cifar_options){.path = path, .split = split}, out);
+}
+
+static rung_status open_cifar100(rung_context *context, const char *path, const char *split,
+                                 rung_source **out)
+{
+    return rung_source_cifar100(context, &(rung_cifar_options){.path = path, .split = split}, out);
+}
+
+typedef struct format_entry {
+    const char *name;
+    rung_status (*open)(rung_context *context, const char *path, const char *split,
+                        rung_source **out);
+} format_entry;
+
+static const format_entry formats[] = {
+    {"idx", open_idx},
+    {"cifar10", open_cifar10},
+    {"cifar100", open_cifar100},
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+rung_status rung_source_open(rung_context *context, const char *format, const char *path,
+                             const char *split, rung_source **source_out)
+{
+    const char *names[FORMATS];
+    RUNG_CHECK(format && path, RUNG_CONFIG, "data.format and data.path must be given");
+    for (int i = 0; i < FORMATS; i++) {
+        names[i] = formats[i].name;
+        if (strcmp(format, names[i]) == 0)
+            return formats[i].open(context, path, split, source_out);
+    }
+    const char *nearest = rungi_text_nearest(format, names, FORMATS);
+    return RUNG_FAIL(RUNG_CONFIG,
+                     "data.format: unknown format %s%s%s (there are idx, cifar10, "
+                     "cifar100)",
+                     format, nearest ? ", did you mean " : "", nearest ? nearest : "");
+}

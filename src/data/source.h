@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loader needs to know of a source beyond its functions.
+#ifndef RUNGI_DATA_SOURCE_H
+#define RUNGI_DATA_SOURCE_H
+
+#include "rung/data.h"
+
+// Refuses a source that is not filled in: no samples, no read, bad shapes.
+// Errors: RUNG_INVALID, RUNG_DATA (empty).
+rung_status rungi_source_check(const rung_source *source);
+
+// Writes "sample 37 (FILE, record 37)" into `out`.
+void rungi_source_describe(const rung_source *source, int64_t index, char *out, size_t size);
+
+// Bytes of one sample of a field.
+size_t rungi_field_bytes(const rung_field *field);
+
+// Up to a multiple of 64: every field of a batch is aligned so.
+static inline size_t rungi_round64(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+// Notes that a thread is stuck in `read` for good: the source must stay in memory.
+void rungi_source_abandon(rung_source *source);
+
+#endif
