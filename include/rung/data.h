@@ -185,7 +185,7 @@ typedef struct rung_array_field {
 
 // Arrays in memory. All have the same first dimension. With `copy` the data are copied, else
 // borrowed until the source is destroyed. `class_count` may be 0. The caller owns the result.
-// Errors: RUNG_INVALID, RUNG_SHAPE (unequal counts), RUNG_DATA (empty), RUNG_NO_MEMORY.
+// Errors: RUNG_INVALID, RUNG_MISMATCH (unequal counts), RUNG_DATA (empty), RUNG_NO_MEMORY.
 RUNG_API rung_status rung_source_arrays(rung_context *context, const rung_array_field *fields,
                                         int field_count, int class_count, bool copy,
                                         rung_source **source_out);
@@ -373,7 +373,7 @@ typedef struct rung_loader_options {
 // Makes a loader. Nothing is read before the first rung_loader_next or rung_loader_start. `source`
 // (and the sampler) are borrowed until the loader is destroyed; the caller owns the result.
 // More workers than cores are one warning; a timeout without workers is ignored, with a notice.
-// Errors: RUNG_INVALID, RUNG_SHAPE for options and transforms that do not fit; RUNG_DATA for an
+// Errors: RUNG_INVALID, RUNG_MISMATCH for options and transforms that do not fit; RUNG_DATA for an
 // empty source or drop_last with too few samples; RUNG_NO_MEMORY.
 RUNG_API rung_status rung_loader_create(rung_context *context, rung_source *source,
                                         const rung_loader_options *options,

@@ -35,18 +35,18 @@ rung_status rungi_fused_begin(rungi_fused *fused, const rung_field *in)
 {
     char text[RUNG_SHAPE_TEXT];
     bool hwc = in->pixels == RUNG_PIXELS_HWC;
-    RUNG_CHECK(in->pixels != RUNG_PIXELS_NONE && in->shape.rank == 3, RUNG_SHAPE,
+    RUNG_CHECK(in->pixels != RUNG_PIXELS_NONE && in->shape.rank == 3, RUNG_MISMATCH,
                "transforms: field %s of shape %s is not declared an image", in->name,
                rung_shape_text(&in->shape, text, sizeof text));
-    RUNG_CHECK(in->dtype == RUNG_U8 || in->dtype == RUNG_F32, RUNG_SHAPE,
+    RUNG_CHECK(in->dtype == RUNG_U8 || in->dtype == RUNG_F32, RUNG_MISMATCH,
                "transforms: field %s is %s, they take u8 and f32", in->name,
                rung_dtype_name(in->dtype));
     int64_t channels = in->shape.dim[hwc ? 2 : 0];
     int64_t height = in->shape.dim[hwc ? 0 : 1], width = in->shape.dim[hwc ? 1 : 2];
-    RUNG_CHECK(channels <= RUNG_MAX_IMAGE_CHANNELS, RUNG_SHAPE,
+    RUNG_CHECK(channels <= RUNG_MAX_IMAGE_CHANNELS, RUNG_MISMATCH,
                "transforms: field %s has %" PRId64 " channels, they take at most %d", in->name,
                channels, RUNG_MAX_IMAGE_CHANNELS);
-    RUNG_CHECK(height <= RUNGI_MAX_SIDE && width <= RUNGI_MAX_SIDE, RUNG_SHAPE,
+    RUNG_CHECK(height <= RUNGI_MAX_SIDE && width <= RUNGI_MAX_SIDE, RUNG_MISMATCH,
                "transforms: field %s of shape %s is larger than %d pixels a side", in->name,
                rung_shape_text(&in->shape, text, sizeof text), RUNGI_MAX_SIDE);
     *fused = (rungi_fused){.in = *in, .out = *in};
@@ -83,11 +83,11 @@ static rung_status add_crop(rungi_fused *fused, const rung_transform *step, uint
                "random_crop: padding is %d", padding);
     RUNG_CHECK(step->height > 0 && step->width > 0 && step->height <= height + 2 * padding &&
                    step->width <= width + 2 * padding,
-               RUNG_SHAPE, "random_crop: cannot cut %d x %d from %d x %d padded by %d",
+               RUNG_MISMATCH, "random_crop: cannot cut %d x %d from %d x %d padded by %d",
                step->height, step->width, height, width, padding);
     RUNG_CHECK(step->padding_mode != RUNG_CROP_PADDING_REFLECT ||
                    (padding < height && padding < width),
-               RUNG_SHAPE,
+               RUNG_MISMATCH,
                "random_crop: a padding of %d cannot be reflected from %d x %d, must be smaller",
                padding, height, width);
     return add_move(fused, step, stream, step->height, step->width);
@@ -120,7 +120,7 @@ static rung_status add_normalize(rungi_fused *fused, const rung_transform *step)
 
 static rung_status add_repeat(rungi_fused *fused, const rung_transform *step)
 {
-    RUNG_CHECK(fused->out_channels == 1, RUNG_SHAPE,
+    RUNG_CHECK(fused->out_channels == 1, RUNG_MISMATCH,
                "repeat_channels: field %s has %d channels, must have 1", fused->in.name,
                fused->out_channels);
     RUNG_CHECK(step->channels >= 1 && step->channels <= RUNG_MAX_IMAGE_CHANNELS, RUNG_INVALID,
@@ -156,7 +156,7 @@ rung_status rungi_fused_add(rungi_fused *fused, const rung_transform *step, uint
     case RUNG_TRANSFORM_PAD:
         RUNG_CHECK(step->height >= height && step->width >= width &&
                        step->height <= RUNGI_MAX_SIDE && step->width <= RUNGI_MAX_SIDE,
-                   RUNG_SHAPE, "pad: cannot pad %d x %d to %d x %d", height, width, step->height,
+                   RUNG_MISMATCH, "pad: cannot pad %d x %d to %d x %d", height, width, step->height,
                    step->width);
         return add_move(fused, step, stream, step->height, step->width);
     case RUNG_TRANSFORM_REPEAT_CHANNELS:

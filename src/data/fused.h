@@ -38,9 +38,9 @@ typedef struct rungi_fused {
     float fill[RUNGI_MAX_FUSED][RUNG_MAX_IMAGE_CHANNELS]; // of move i
 } rungi_fused;
 
-// Begins a pass with the image `in`. Errors: RUNG_SHAPE, RUNG_INVALID when it is no image.
+// Begins a pass with the image `in`. Errors: RUNG_MISMATCH, RUNG_INVALID when it is no image.
 rung_status rungi_fused_begin(rungi_fused *fused, const rung_field *in);
-// Adds a step. Errors: RUNG_SHAPE, RUNG_INVALID.
+// Adds a step. Errors: RUNG_MISMATCH, RUNG_INVALID.
 rung_status rungi_fused_add(rungi_fused *fused, const rung_transform *step, uint32_t stream);
 // Works out the tables.
 void rungi_fused_finish(rungi_fused *fused);

@@ -38,14 +38,14 @@ rung_status rungi_source_check(const rung_source *source)
         RUNG_CHECK(field->name, RUNG_INVALID, "%s: field %d has no name", name, f);
         RUNG_CHECK(rung_dtype_size(field->dtype), RUNG_INVALID, "%s: field %s has no dtype", name,
                    field->name);
-        RUNG_CHECK(field->shape.rank >= 0 && field->shape.rank < RUNG_MAX_RANK, RUNG_SHAPE,
+        RUNG_CHECK(field->shape.rank >= 0 && field->shape.rank < RUNG_MAX_RANK, RUNG_MISMATCH,
                    "%s: field %s has rank %d, can be at most %d", name, field->name,
                    field->shape.rank, RUNG_MAX_RANK - 1);
         RUNG_TRY(rung_shape_count(&field->shape, &count));
-        RUNG_CHECK(count > 0 && count <= INT64_MAX / 16, RUNG_SHAPE,
+        RUNG_CHECK(count > 0 && count <= INT64_MAX / 16, RUNG_MISMATCH,
                    "%s: field %s: a sample of shape %s has no usable size", name, field->name,
                    rung_shape_text(&field->shape, text, sizeof text));
-        RUNG_CHECK(field->pixels == RUNG_PIXELS_NONE || field->shape.rank == 3, RUNG_SHAPE,
+        RUNG_CHECK(field->pixels == RUNG_PIXELS_NONE || field->shape.rank == 3, RUNG_MISMATCH,
                    "%s: field %s is an image but has shape %s", name, field->name,
                    rung_shape_text(&field->shape, text, sizeof text));
     }

@@ -14,16 +14,16 @@ static rung_status add_array(rungi_memory_source *memory, const rung_array_field
     const rung_shape *all = &array->all.shape;
     RUNG_CHECK(array->name, RUNG_INVALID, "arrays: field %d has no name",
                memory->source.field_count);
-    RUNG_CHECK(all->rank >= 1 && all->rank <= RUNG_MAX_RANK, RUNG_SHAPE,
+    RUNG_CHECK(all->rank >= 1 && all->rank <= RUNG_MAX_RANK, RUNG_MISMATCH,
                "arrays: field %s has rank %d, its first dimension must count the samples",
                array->name, all->rank);
     RUNG_CHECK(all->dim[0] > 0, RUNG_DATA, "arrays: field %s has shape %s: no samples", array->name,
                rung_shape_text(all, text, sizeof text));
-    RUNG_CHECK(memory->source.count == 0 || all->dim[0] == memory->source.count, RUNG_SHAPE,
+    RUNG_CHECK(memory->source.count == 0 || all->dim[0] == memory->source.count, RUNG_MISMATCH,
                "arrays: field %s has %" PRId64 " samples, field %s has %" PRId64, array->name,
                all->dim[0], memory->source.fields[0].name, memory->source.count);
     RUNG_CHECK(array->all.data, RUNG_INVALID, "arrays: field %s has no data", array->name);
-    RUNG_CHECK(array->pixels == RUNG_PIXELS_NONE || all->rank == 4, RUNG_SHAPE,
+    RUNG_CHECK(array->pixels == RUNG_PIXELS_NONE || all->rank == 4, RUNG_MISMATCH,
                "arrays: field %s holds images but has shape %s", array->name,
                rung_shape_text(all, text, sizeof text));
     rung_shape shape = {.rank = all->rank - 1};
@@ -34,8 +34,8 @@ static rung_status add_array(rungi_memory_source *memory, const rung_array_field
     RUNG_TRY(rung_shape_count(all, &elements));
     RUNG_CHECK(elements > 0 &&
                    rungi_size_mul((size_t)elements, rung_dtype_size(array->all.dtype), &bytes),
-               RUNG_SHAPE, "arrays: field %s has shape %s: samples of no usable size", array->name,
-               rung_shape_text(all, text, sizeof text));
+               RUNG_MISMATCH, "arrays: field %s has shape %s: samples of no usable size",
+               array->name, rung_shape_text(all, text, sizeof text));
     const void *data = array->all.data;
     if (copy) {
         void *copied = malloc(bytes);

@@ -43,15 +43,15 @@ static void arrays_refused(void **state)
         {"x", {RUNG_F32, RUNG_SHAPE(3, 2), data}, RUNG_PIXELS_NONE},
         {"y", {RUNG_F32, RUNG_SHAPE(2), data}, RUNG_PIXELS_NONE},
     };
-    assert_fails(RUNG_SHAPE, "field y has 2 samples, field x has 3",
+    assert_fails(RUNG_MISMATCH, "field y has 2 samples, field x has 3",
                  rung_source_arrays(NULL, fields, 2, 0, false, &source));
     fields[0].all.shape.dim[0] = 0;
     assert_fails(RUNG_DATA, "no samples", rung_source_arrays(NULL, fields, 1, 0, false, &source));
     fields[0].all.shape = RUNG_SCALAR;
-    assert_fails(RUNG_SHAPE, "rank 0", rung_source_arrays(NULL, fields, 1, 0, false, &source));
+    assert_fails(RUNG_MISMATCH, "rank 0", rung_source_arrays(NULL, fields, 1, 0, false, &source));
     fields[0].all.shape = RUNG_SHAPE(3, 2);
     fields[0].pixels = RUNG_PIXELS_CHW;
-    assert_fails(RUNG_SHAPE, "holds images",
+    assert_fails(RUNG_MISMATCH, "holds images",
                  rung_source_arrays(NULL, fields, 1, 0, false, &source));
     assert_fails(RUNG_INVALID, "0 fields", rung_source_arrays(NULL, fields, 0, 0, false, &source));
     assert_null(source);
@@ -183,7 +183,7 @@ static void synthetic_refused(void **state)
     assert_fails(RUNG_INVALID, "delay", rung_source_synthetic(NULL, &o, &source));
     o = good;
     o.shape = RUNG_SHAPE(4, 0);
-    assert_fails(RUNG_SHAPE, "no elements", rung_source_synthetic(NULL, &o, &source));
+    assert_fails(RUNG_MISMATCH, "no elements", rung_source_synthetic(NULL, &o, &source));
     assert_null(source);
 }
 

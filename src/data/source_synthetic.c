@@ -98,7 +98,7 @@ static rung_status check(const rung_synthetic_options *options)
     RUNG_CHECK(options->delay >= 0 && options->delay < 1e6, RUNG_INVALID,
                "synthetic: a delay of %g s asked for", options->delay);
     RUNG_TRY(rung_shape_count(&options->shape, &elements));
-    RUNG_CHECK(elements > 0, RUNG_SHAPE, "synthetic: samples of shape %s have no elements",
+    RUNG_CHECK(elements > 0, RUNG_MISMATCH, "synthetic: samples of shape %s have no elements",
                rung_shape_text(&options->shape, text, sizeof text));
     return RUNG_OK;
 }

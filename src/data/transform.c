@@ -34,11 +34,11 @@ static rung_status add_custom(rungi_chain *chain, const rung_field *in, const ru
     if (step->output) {
         int64_t count = 0;
         RUNG_CHECK(step->output->shape.rank >= 0 && step->output->shape.rank < RUNG_MAX_RANK,
-                   RUNG_SHAPE, "transform %s: its output has rank %d", name,
+                   RUNG_MISMATCH, "transform %s: its output has rank %d", name,
                    step->output->shape.rank);
         RUNG_TRY(rung_shape_count(&step->output->shape, &count));
         RUNG_CHECK(count > 0 && count <= INT64_MAX / 16 && rung_dtype_size(step->output->dtype),
-                   RUNG_SHAPE, "transform %s: its output has no usable size", name);
+                   RUNG_MISMATCH, "transform %s: its output has no usable size", name);
         s->out = *step->output;
         s->out.name = in->name;
     }

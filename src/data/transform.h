@@ -9,7 +9,7 @@
 typedef struct rungi_chain rungi_chain;
 
 // Compiles those of `steps` that apply to `field` (number `field_index` of the source).
-// *chain_out is NULL when none do. Errors: RUNG_INVALID, RUNG_SHAPE, naming the step.
+// *chain_out is NULL when none do. Errors: RUNG_INVALID, RUNG_MISMATCH, naming the step.
 rung_status rungi_chain_create(const rung_field *field, int field_index,
                                const rung_transform *steps, int step_count,
                                rungi_chain **chain_out);

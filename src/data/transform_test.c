@@ -414,20 +414,20 @@ static void refused(void **state)
     rung_field floats = {"image", RUNG_F32, RUNG_SHAPE(3, 8, 8), RUNG_PIXELS_CHW};
     rung_field label = {"label", RUNG_I64, RUNG_SCALAR, RUNG_PIXELS_NONE};
     rung_field many = image_field(17, 8, 8, false);
-    assert_fails(RUNG_SHAPE, "field label", try_step(&label, (rung_transform){.kind = 1}));
-    assert_fails(RUNG_SHAPE, "17 channels", try_step(&many, (rung_transform){.kind = 1}));
+    assert_fails(RUNG_MISMATCH, "field label", try_step(&label, (rung_transform){.kind = 1}));
+    assert_fails(RUNG_MISMATCH, "17 channels", try_step(&many, (rung_transform){.kind = 1}));
     assert_fails(RUNG_INVALID, "no step has the number 0", try_step(&bytes, (rung_transform){0}));
     assert_fails(RUNG_INVALID, "put to_float before",
                  try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE}));
     assert_fails(
         RUNG_INVALID, "channel 2",
         try_step(&floats, (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE, .std = {1, 1}}));
-    assert_fails(RUNG_SHAPE, "cannot cut 13 x 4 from 8 x 8 padded by 2",
+    assert_fails(RUNG_MISMATCH, "cannot cut 13 x 4 from 8 x 8 padded by 2",
                  try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_CROP,
                                                    .height = 13,
                                                    .width = 4,
                                                    .padding = 2}));
-    assert_fails(RUNG_SHAPE, "cannot be reflected",
+    assert_fails(RUNG_MISMATCH, "cannot be reflected",
                  try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_CROP,
                                                    .height = 8,
                                                    .width = 8,
@@ -437,10 +437,10 @@ static void refused(void **state)
                  try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP,
                                                    .probability = 1.5f}));
     assert_fails(
-        RUNG_SHAPE, "cannot pad 8 x 8 to 7 x 9",
+        RUNG_MISMATCH, "cannot pad 8 x 8 to 7 x 9",
         try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_PAD, .height = 7, .width = 9}));
     assert_fails(
-        RUNG_SHAPE, "has 3 channels",
+        RUNG_MISMATCH, "has 3 channels",
         try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS, .channels = 3}));
     assert_fails(RUNG_INVALID, "no apply",
                  try_step(&bytes, (rung_transform){.kind = RUNG_TRANSFORM_CUSTOM}));
