@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "rung/models.h"
+
+enum { TIMELINE_SPANS = 1 << 16 };
+
+static rung_status make_device(rungi_session *s)
+{
+    const rungi_train_config *c = s->c;
+    RUNG_CHECK(c->device.list.count == 1, RUNG_CONFIG,
+               "device.list names %zu devices: the strategy single uses one", c->device.list.count);
+    return rung_device_create(s->context, c->device.list.data[0],
+                              &(rung_device_options){.threads = (int)c->device.threads,
+                                                     .huge_pages = c->memory.huge_pages},
+                              &s->device);
+}
+
+static rung_status build_graph(rungi_session *s, const rung_shape *image)
+{
+    const rungi_model_config *m = &s->c->model;
+    int64_t classes = m->classes ? m->classes : s->classes;
+    RUNG_CHECK(classes >= 1, RUNG_CONFIG,
+               "model.classes is not set and the data set does not tell its classes");
+    RUNG_CHECK(classes >= s->classes, RUNG_CONFIG,
+               "model.classes is %" PRId64 " but the data set has %" PRId64 " classes", classes,
+               s->classes);
+    RUNG_TRY(rung_graph_create(s->context, &s->graph));
+    rung_shape batch = {image->rank + 1, {RUNG_BATCH}};
+    memcpy(batch.dim + 1, image->dim, sizeof(int64_t) * (size_t)image->rank);
+    rung_value x = rung_input(s->graph, "image", RUNG_F32, batch);
+    rung_value y = rung_input(s->graph, "label", RUNG_I64, RUNG_SHAPE(RUNG_BATCH)), logits;
+    rung_model_options o = {.classes = classes,
+                            .hidden = m->hidden.data,
+                            .n_hidden = (int)m->hidden.count,
+                            .set_dropout = m->dropout >= 0,
+                            .dropout = m->dropout,
+                            .stem = (rung_stem)m->stem};
+    RUNG_TRY(rung_model_build(s->graph, m->name, &o, x, &logits));
+    rung_graph_output(s->graph, "logits", logits);
+    rung_graph_loss(s->graph, rung_cross_entropy(s->graph, logits, y, 0));
+    return rung_graph_check(s->graph);
+}
+
+// model.freeze, and the mode of batch normalization whose parameters are all frozen by it.
+static rung_status freeze(rungi_session *s)
+{
+    const rungi_model_config *m = &s->c->model;
+    for (size_t i = 0; i < m->freeze.count; i++) {
+        RUNG_CHECK(rung_graph_freeze(s->graph, m->freeze.data[i]) > 0, RUNG_CONFIG,
+                   "model.freeze: no parameter of %s matches '%s'", m->name, m->freeze.data[i]);
+        if (m->frozen_batch_norm == RUNGI_FROZEN_NORM_EVAL) {
+            // "layer1.*" freezes layer1.0.bn1.weight; its layer is layer1.0.bn1.
+            for (size_t k = 0; k < s->graph->nodes.count; k++) {
+                rungi_node *node = &s->graph->nodes.data[k];
+                if (strcmp(node->op->name, "batch_norm") == 0 && node->n_in > 1 && node->in[1] &&
+                    s->graph->values.data[node->in[1]].frozen)
+                    node->eval = true;
+            }
+        }
+    }
+    return RUNG_OK;
+}
+
+static rung_status make_engine(rungi_session *s, bool timeline_off)
+{
+    const rungi_train_config *c = s->c;
+    RUNG_TRY(rungi_timeline_create(s->context, TIMELINE_SPANS, timeline_off, &s->timeline));
+    return rungi_engine_create(s->graph, s->state,
+                               &(rungi_engine_options){.exact = c->exact,
+                                                       .shards = (int)c->train.shards,
+                                                       .fuse = c->plan.fuse,
+                                                       .layout = c->plan.layout,
+                                                       .kernels = c->plan.kernels,
+                                                       .timeline = s->timeline},
+                               &s->engine);
+}
+
+static rung_status make_optimizer(rungi_session *s)
+{
+    s->segments = calloc((size_t)s->state->n_params + 1, sizeof *s->segments);
+    RUNG_CHECK(s->segments, RUNG_NO_MEMORY, "no memory for the optimizer");
+    for (int i = 0; i < s->state->n_params; i++) {
+        const rungi_entry *e = &s->state->entries[s->state->flat_order[i]];
+        const rungi_value *v = &s->graph->values.data[e->value];
+        s->segments[s->n_segments++] = (rung_segment){.name = v->name,
+                                                      .begin = e->offset,
+                                                      .end = e->offset + e->count,
+                                                      .group = v->param.no_decay,
+                                                      .frozen = v->frozen};
+    }
+    rung_optimizer_options o = rungi_config_optimizer(s->c);
+    const rung_param_group no_decay = {.lr_multiplier = 1, .weight_decay = 0};
+    o.groups = &no_decay;
+    o.group_count = 1;
+    return rung_optimizer_create(s->context, &o, s->segments, s->n_segments, &s->optimizer);
+}
+
+static rung_status make_schedule(rungi_session *s)
+{
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader, &info);
+    s->batches_per_epoch = s->c->train.overfit_one_batch ? 1 : info.batches_per_epoch;
+    s->total_steps = s->c->train.steps;
+    if (!s->total_steps &&
+        __builtin_mul_overflow(s->c->train.epochs, info.batches_per_epoch, &s->total_steps))
+        return RUNG_FAIL(RUNG_CONFIG, "train.epochs gives more steps than can be counted");
+    rung_schedule described = rungi_config_schedule(s->c);
+    return rung_schedule_resolve(&described, s->total_steps, info.batches_per_epoch, &s->schedule);
+}
+
+static rung_status create(rungi_session *s, const rung_config *config,
+                          const rungi_session_options *o)
+{
+    rung_shape image;
+    RUNG_TRY(rung_config_copy(config, &s->config));
+    s->c = rungi_config_values(s->config);
+    RUNG_TRY(make_device(s));
+    if (o->image) {
+        RUNG_TRY(rungi_session_set_classes(s, o->classes, (const char *const *)o->class_names));
+        image = *o->image;
+    } else {
+        RUNG_TRY(rungi_session_open_data(s, o->parts));
+        RUNG_TRY(rungi_session_image(s, &image));
+    }
+    RUNG_TRY(build_graph(s, &image));
+    RUNG_TRY(freeze(s));
+    RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
+    RUNG_TRY(rung_state_init(s->state, (uint64_t)s->c->seed));
+    RUNG_TRY(make_engine(s, o->timeline_off));
+    if (o->parts & RUNGI_SESSION_TRAIN) {
+        RUNG_TRY(make_optimizer(s));
+        if (s->train_loader)
+            RUNG_TRY(make_schedule(s));
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_session_create(rung_context *context, const rung_config *config,
+                                 const rungi_session_options *options, rungi_session **session_out)
+{
+    RUNG_TRY(rung_config_check(config));
+    rungi_session *s = calloc(1, sizeof *s);
+    RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for a session");
+    s->context = context;
+    rung_status status = create(s, config, options);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rungi_session_destroy(&s);
+        return rungi_fail_adopt(&error);
+    }
+    *session_out = s;
+    return RUNG_OK;
+}
+
+void rungi_session_destroy(rungi_session **session)
+{
+    if (!session || !*session)
+        return;
+    rungi_session *s = *session;
+    rung_loader_destroy(&s->train_loader);
+    rung_loader_destroy(&s->val_loader);
+    rung_sampler_destroy(&s->train_sampler);
+    rung_sampler_destroy(&s->val_sampler);
+    rung_source_destroy(&s->train_source);
+    rung_source_destroy(&s->val_source);
+    rung_optimizer_destroy(&s->optimizer);
+    rungi_engine_destroy(&s->engine);
+    rungi_timeline_destroy(&s->timeline);
+    rung_state_destroy(&s->state);
+    rung_graph_destroy(&s->graph);
+    rung_device_destroy(&s->device);
+    for (int64_t i = 0; s->class_names && i < s->classes; i++)
+        free(s->class_names[i]);
+    free(s->class_names);
+    free(s->segments);
+    rung_config_destroy(&s->config);
+    free(s);
+    *session = NULL;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session: everything that a configuration describes, made and wired together. Training,
+// evaluation, prediction, summaries and the ladder's blocks all start from one.
+#ifndef RUNGI_TRAIN_SESSION_H
+#define RUNGI_TRAIN_SESSION_H
+
+#include "measure/timeline.h"
+#include "rung/data.h"
+#include "rung/optim.h"
+#include "train/engine.h"
+#include "train/train_config.h"
+
+// What of a session is wanted.
+enum {
+    RUNGI_SESSION_TRAIN = 1, // training data, optimizer, schedule
+    RUNGI_SESSION_EVAL = 2,  // validation data
+    RUNGI_SESSION_ALL = 3,
+};
+
+typedef struct rungi_session {
+    rung_context *context;
+    rung_config *config; // own copy
+    const rungi_train_config *c;
+
+    rung_device *device;
+    rung_source *train_source, *val_source;
+    rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
+    rung_loader *train_loader, *val_loader;
+    int64_t classes;
+    char **class_names; // classes of them, or NULL
+
+    rung_graph *graph;
+    rung_state *state;
+    rungi_timeline *timeline;
+    rungi_engine *engine;
+
+    rung_segment *segments; // parameters in the order of the flat buffer
+    int64_t n_segments;
+    rung_optimizer *optimizer;
+    rung_schedule schedule; // resolved
+    int64_t batches_per_epoch, total_steps;
+} rungi_session;
+
+// What the data look like without reading them: for summaries. {0} takes them from the source.
+typedef struct rungi_session_options {
+    unsigned parts;
+    bool timeline_off;       // no attribution, to measure what it costs
+    const rung_shape *image; // use this shape of image [C, H, W] and `classes` instead of opening
+    int64_t classes;         // data sets (prediction from a run folder)
+    char **class_names;      // copied
+} rungi_session_options;
+
+// Makes a session. `config` is checked and copied; the context is borrowed. Parameters have their
+// initial values (seed). The caller owns the session.
+rung_status rungi_session_create(rung_context *context, const rung_config *config,
+                                 const rungi_session_options *options, rungi_session **session_out);
+void rungi_session_destroy(rungi_session **session);
+
+// data.c: sources, samplers, loaders.
+rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
+// Keeps the number of classes and a copy of their names (which may be NULL).
+rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names);
+// Shape of an image after the transforms.
+rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
+
+// Feeds of a batch, by the names of its fields. `feeds` has room for RUNG_MAX_FIELDS.
+int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds);
+
+#endif

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data of a session: sources, the split into training and validation, transforms, loaders.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "train/session.h"
+
+enum { MAX_TRANSFORMS = 8 };
+
+static rung_status open_source(rungi_session *s, bool validation, rung_source **source_out)
+{
+    const rungi_data_config *d = &s->c->data;
+    if (d->source == RUNGI_DATA_SYNTHETIC) {
+        rung_shape shape = {
+            3,
+            {d->synthetic_shape.data[0], d->synthetic_shape.data[1], d->synthetic_shape.data[2]}};
+        // A tenth of the samples, others than those of training, for validation.
+        int64_t count = validation ? (d->synthetic_count + 9) / 10 : d->synthetic_count;
+        return rung_source_synthetic(s->context,
+                                     &(rung_synthetic_options){.count = count,
+                                                               .shape = shape,
+                                                               .dtype = RUNG_U8,
+                                                               .classes = (int)d->synthetic_classes,
+                                                               .seed = (uint64_t)s->c->seed},
+                                     source_out);
+    }
+    const char *path = validation && *d->val_path ? d->val_path : d->path;
+    return rung_source_open(s->context, d->format, path, validation ? "test" : "train", source_out);
+}
+
+// Splits the training samples: a random but fixed share of them validates.
+static rung_status split(rungi_session *s)
+{
+    int64_t count = s->train_source->count, held = (int64_t)(s->c->data.val_split * (double)count);
+    RUNG_CHECK(held >= 1 && held < count, RUNG_CONFIG,
+               "data.val.split leaves %" PRId64 " of %" PRId64
+               " samples for validation: both parts need one at least",
+               held, count);
+    int64_t *order = malloc((size_t)count * sizeof *order);
+    RUNG_CHECK(order, RUNG_NO_MEMORY, "no memory for the split of the training samples");
+    rungi_random random =
+        rungi_random_make((uint64_t)s->c->seed, RUNGI_PURPOSE_SHUFFLE, UINT64_MAX, 0, 0);
+    uint64_t index = 0;
+    for (int64_t i = 0; i < count; i++)
+        order[i] = i;
+    for (int64_t i = count - 1; i > 0; i--) {
+        int64_t other = (int64_t)rungi_random_below(&random, (uint64_t)i + 1, &index);
+        int64_t kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    rung_status status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
+    if (status == RUNG_OK)
+        status = rung_sampler_subset(order + held, count - held, s->c->data.shuffle,
+                                     (uint64_t)s->c->seed, &s->train_sampler);
+    free(order);
+    return status;
+}
+
+static int add_transforms(const rungi_session *s, bool training, rung_transform *list)
+{
+    const rungi_data_config *d = &s->c->data;
+    const rung_source *source = training ? s->train_source : s->val_source;
+    if (!source)
+        source = s->train_source;
+    int n = 0;
+    if (d->pad.count)
+        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_PAD,
+                                     .height = (int)d->pad.data[0],
+                                     .width = (int)d->pad.data[1]};
+    if (training && d->random_crop_padding) {
+        const rung_shape *shape = &source->fields[0].shape;
+        bool planes = source->fields[0].pixels == RUNG_PIXELS_CHW;
+        int h = (int)shape->dim[planes ? 1 : 0], w = (int)shape->dim[planes ? 2 : 1];
+        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_CROP,
+                                     .height = d->pad.count ? (int)d->pad.data[0] : h,
+                                     .width = d->pad.count ? (int)d->pad.data[1] : w,
+                                     .padding = (int)d->random_crop_padding};
+    }
+    if (training && d->random_flip > 0)
+        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP,
+                                     .probability = (float)d->random_flip};
+    if (d->repeat_channels)
+        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS,
+                                     .channels = (int)d->repeat_channels};
+    list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_TO_FLOAT};
+    if (d->mean.count) {
+        rung_transform *t = &list[n++];
+        *t = (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE};
+        for (size_t i = 0; i < d->mean.count && i < RUNG_MAX_IMAGE_CHANNELS; i++) {
+            t->mean[i] = (float)d->mean.data[i];
+            t->std[i] = (float)d->std.data[i];
+        }
+    }
+    return n;
+}
+
+static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
+{
+    const rungi_data_config *d = &s->c->data;
+    rung_transform transforms[MAX_TRANSFORMS] = {0};
+    rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
+    rung_loader_options o = {.batch_size = d->batch_size,
+                             .shuffle = training && d->shuffle,
+                             .sampler = training ? s->train_sampler : s->val_sampler,
+                             .seed = (uint64_t)s->c->seed,
+                             .num_workers = (int)d->num_workers,
+                             .prefetch_factor = (int)d->prefetch_factor,
+                             .drop_last = training && d->drop_last,
+                             .timeout = d->num_workers ? (double)d->timeout * 1e-9 : 0,
+                             .transforms = transforms};
+    o.transform_count = add_transforms(s, training, transforms);
+    if (o.sampler)
+        o.shuffle = false;
+    if (d->source == RUNGI_DATA_PRELOADED) {
+        o.preload = true;
+        o.num_workers = 0;
+        o.timeout = 0;
+    }
+    return rung_loader_create(s->context, source, &o, loader_out);
+}
+
+rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names)
+{
+    s->classes = classes;
+    if (!names)
+        return RUNG_OK;
+    s->class_names = calloc((size_t)classes + 1, sizeof *s->class_names);
+    RUNG_CHECK(s->class_names, RUNG_NO_MEMORY, "no memory for the names of the classes");
+    for (int64_t i = 0; i < classes; i++) {
+        s->class_names[i] = strdup(names[i]);
+        RUNG_CHECK(s->class_names[i], RUNG_NO_MEMORY, "no memory for the names of the classes");
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
+{
+    const rungi_data_config *d = &s->c->data;
+    bool own_validation = d->val_split <= 0;
+    if ((parts & RUNGI_SESSION_TRAIN) || !own_validation)
+        RUNG_TRY(open_source(s, false, &s->train_source));
+    if ((parts & RUNGI_SESSION_EVAL) && own_validation)
+        RUNG_TRY(open_source(s, true, &s->val_source));
+    if (!own_validation)
+        RUNG_TRY(split(s));
+    if (parts & RUNGI_SESSION_TRAIN)
+        RUNG_TRY(make_loader(s, true, &s->train_loader));
+    if (parts & RUNGI_SESSION_EVAL)
+        RUNG_TRY(make_loader(s, false, &s->val_loader));
+    const rung_source *source = s->train_source ? s->train_source : s->val_source;
+    return rungi_session_set_classes(s, source->class_count, source->class_names);
+}
+
+rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out)
+{
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
+    *shape_out = info.fields[0].shape;
+    return RUNG_OK;
+}
+
+int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds)
+{
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
+    for (int i = 0; i < batch->field_count; i++)
+        feeds[i] = (rungi_feed){info.fields[i].name, batch->fields[i].data};
+    return batch->field_count;
+}
