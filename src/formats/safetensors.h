@@ -55,6 +55,9 @@ enum { RUNGI_SUM_TEXT = 33 };
 // 32 hexadecimal digits, the form of xxh128sum.
 char *rungi_sum_text(rungi_sum sum, char out[RUNGI_SUM_TEXT]);
 rungi_sum rungi_sum_of(const void *data, size_t size);
+// Of a part of an open file.
+rung_status rungi_sum_of_range(int fd, const char *path, uint64_t offset, uint64_t bytes,
+                               rungi_sum *sum_out);
 
 // Checksums of what lies in an open file: the header with its length, and one tensor's bytes.
 rung_status rungi_safetensors_sum_header(rung_safetensors *file, rungi_sum *sum_out);

@@ -145,20 +145,20 @@ rung_status rung_safetensors_load(rung_safetensors *file, const char *name, cons
     return rung_safetensors_read(file, tensor, view->dtype, view->data, lost_out);
 }
 
-static rung_status sum_range(rung_safetensors *file, uint64_t offset, uint64_t bytes,
-                             rungi_sum *sum_out)
+rung_status rungi_sum_of_range(int fd, const char *path, uint64_t offset, uint64_t bytes,
+                               rungi_sum *sum_out)
 {
     rung_status status = RUNG_OK;
     size_t piece_size = bytes < PIECE ? (size_t)bytes + 1 : PIECE;
     void *piece = malloc(piece_size);
     XXH3_state_t *state = XXH3_createState();
     if (!piece || !state)
-        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to check it", file->path);
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to check it", path);
     else
         XXH3_128bits_reset(state);
     for (uint64_t done = 0; done < bytes && status == RUNG_OK;) {
         size_t size = bytes - done < piece_size ? (size_t)(bytes - done) : piece_size;
-        status = rungi_io_read_at(file->fd, file->path, offset + done, piece, size);
+        status = rungi_io_read_at(fd, path, offset + done, piece, size);
         if (status == RUNG_OK)
             XXH3_128bits_update(state, piece, size);
         done += size;
@@ -174,11 +174,11 @@ static rung_status sum_range(rung_safetensors *file, uint64_t offset, uint64_t b
 
 rung_status rungi_safetensors_sum_header(rung_safetensors *file, rungi_sum *sum_out)
 {
-    return sum_range(file, 0, file->data_begin, sum_out);
+    return rungi_sum_of_range(file->fd, file->path, 0, file->data_begin, sum_out);
 }
 
 rung_status rungi_safetensors_sum_tensor(rung_safetensors *file,
                                          const rung_safetensors_tensor *tensor, rungi_sum *sum_out)
 {
-    return sum_range(file, tensor->offset, tensor->bytes, sum_out);
+    return rungi_sum_of_range(file->fd, file->path, tensor->offset, tensor->bytes, sum_out);
 }
