@@ -28,3 +28,9 @@ uint32_t rungi_crc32c(uint32_t crc, const void *data, size_t size)
 #endif
     return rungi_crc32c_table(crc, data, size);
 }
+
+uint32_t rungi_crc32c_masked(const void *data, size_t size)
+{
+    uint32_t crc = rungi_crc32c(0, data, size);
+    return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
