@@ -29,6 +29,8 @@ function(rung_isa_overlays)
   foreach(source ${ARGN})
     if(source MATCHES "_avx2\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    elseif(source MATCHES "_sse42\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-msse4.2")
     elseif(source MATCHES "_avx512\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")

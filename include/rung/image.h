@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small pictures: PNG and PGM/PPM (P2, P3, P5, P6) to 8-bit grey or RGB, and PNG out.
+//
+// The rules are those of Pillow's convert("L") and convert("RGB"): transparency is dropped (not
+// blended), palettes and samples of 1, 2 and 4 bits are expanded, gamma is left alone, grey is
+// (19595 R + 38470 G + 7471 B + 32768) >> 16. Samples of 16 bits of a PNG give their high byte;
+// PGM/PPM samples are scaled by 255 / maxval and rounded to nearest even.
+#ifndef RUNG_IMAGE_H
+#define RUNG_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rung/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { RUNG_IMAGE_PIXELS_MAX = 1 << 27 };
+
+// Rows from top to bottom without padding, channels interleaved: 1 (grey) or 3 (RGB).
+typedef struct rung_image {
+    int width, height, channels;
+    uint8_t *pixels; // owned by the struct
+} rung_image;
+
+// Reads a picture. `channels` is 1, 3, or 0 for what the file holds. The caller gives *image_out to
+// rung_image_fini.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is none of these kinds or malformed;
+// RUNG_CORRUPT when it is cut; RUNG_UNSUPPORTED above RUNG_IMAGE_PIXELS_MAX; RUNG_NO_MEMORY.
+RUNG_API rung_status rung_image_read(const char *path, int channels, rung_image *image_out);
+
+// The same from memory; `name` begins messages.
+RUNG_API rung_status rung_image_decode(const void *data, size_t size, const char *name,
+                                       int channels, rung_image *image_out);
+
+// Writes an 8-bit PNG. The file appears whole or not at all.
+RUNG_API rung_status rung_image_write_png(const char *path, const rung_image *image);
+
+// Frees the pixels.
+RUNG_API void rung_image_fini(rung_image *image);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

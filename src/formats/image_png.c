@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// PNG through libpng. Its errors come by longjmp: each function that calls it keeps what must
+// survive in a struct of its caller.
+#include <png.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "formats/image_file.h"
+
+typedef struct png_job {
+    const char *name;
+    char message[128];
+    bool cut;
+    // Reading.
+    const unsigned char *data;
+    size_t size, at;
+    rung_image image;
+    png_bytep *rows;
+    // Writing.
+    rungi_string *out;
+} png_job;
+
+static void on_error(png_structp png, png_const_charp message)
+{
+    png_job *job = png_get_error_ptr(png);
+    snprintf(job->message, sizeof job->message, "%s", message);
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void give_bytes(png_structp png, png_bytep out, size_t size)
+{
+    png_job *job = png_get_io_ptr(png);
+    if (size > job->size - job->at) {
+        job->cut = true;
+        png_error(png, "cut");
+    }
+    memcpy(out, job->data + job->at, size);
+    job->at += size;
+}
+
+static void take_bytes(png_structp png, png_bytep data, size_t size)
+{
+    png_job *job = png_get_io_ptr(png);
+    rungi_string_append(job->out, (const char *)data, size);
+}
+
+static void flush_nothing(png_structp png)
+{
+    (void)png;
+}
+
+// Runs libpng's calls. False when it jumped out; the message is in the job.
+static bool read_png(png_structp png, png_infop info, png_job *job, rung_status *status)
+{
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    png_set_read_fn(png, job, give_bytes);
+    png_set_user_limits(png, RUNG_IMAGE_PIXELS_MAX, RUNG_IMAGE_PIXELS_MAX);
+    png_read_info(png, info);
+    int type = png_get_color_type(png, info);
+    png_set_strip_16(png);
+    png_set_packing(png);
+    png_set_strip_alpha(png);
+    if (type == PNG_COLOR_TYPE_PALETTE)
+        png_set_palette_to_rgb(png);
+    if (!(type & PNG_COLOR_MASK_COLOR) && png_get_bit_depth(png, info) < 8)
+        png_set_expand_gray_1_2_4_to_8(png);
+    (void)png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    png_uint_32 width = png_get_image_width(png, info), height = png_get_image_height(png, info);
+    int channels = png_get_channels(png, info);
+    if (channels != 1 && channels != 3)
+        png_error(png, "unexpected number of channels");
+    *status = rungi_image_allocate(&job->image, job->name, width, height, channels);
+    if (*status != RUNG_OK)
+        return true;
+    job->rows = malloc(height * sizeof *job->rows);
+    if (!job->rows || png_get_rowbytes(png, info) != (size_t)width * (size_t)channels)
+        png_error(png, "no memory for its rows");
+    for (png_uint_32 y = 0; y < height; y++)
+        job->rows[y] = job->image.pixels + (size_t)y * width * (size_t)channels;
+    png_read_image(png, job->rows);
+    png_read_end(png, NULL);
+    return true;
+}
+
+rung_status rungi_image_decode_png(const unsigned char *data, size_t size, const char *name,
+                                   rung_image *image_out)
+{
+    png_job job = {.name = name, .data = data, .size = size};
+    rung_status status = RUNG_OK;
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, on_error, on_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    if (!info)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to decode it", name);
+    else if (!read_png(png, info, &job, &status))
+        status = job.cut ? RUNG_FAIL(RUNG_CORRUPT, "%s: cut: the PNG goes on after %zu bytes", name,
+                                     size)
+                         : RUNG_FAIL(RUNG_FORMAT, "%s: damaged PNG: %s", name, job.message);
+    png_destroy_read_struct(&png, &info, NULL);
+    free(job.rows);
+    if (status == RUNG_OK)
+        *image_out = job.image;
+    else
+        rung_image_fini(&job.image);
+    return status;
+}
+
+static bool write_png(png_structp png, png_infop info, const rung_image *image, png_job *job)
+{
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    png_set_write_fn(png, job, take_bytes, flush_nothing);
+    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+                 image->channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    size_t stride = (size_t)image->width * (size_t)image->channels;
+    for (int y = 0; y < image->height; y++)
+        png_write_row(png, image->pixels + (size_t)y * stride);
+    png_write_end(png, NULL);
+    return true;
+}
+
+rung_status rungi_image_encode_png(const rung_image *image, const char *name, rungi_string *out)
+{
+    png_job job = {.name = name, .out = out};
+    rung_status status = RUNG_OK;
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &job, on_error, on_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    if (!info)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to encode it", name);
+    else if (!write_png(png, info, image, &job))
+        status = RUNG_FAIL(RUNG_LIBRARY, "%s: libpng: %s", name, job.message);
+    else if (out->failed)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to encode it", name);
+    png_destroy_write_struct(&png, &info);
+    return status;
+}
