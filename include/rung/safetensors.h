@@ -69,7 +69,7 @@ RUNG_API rung_status rung_safetensors_read(rung_safetensors *file,
                                            void *dst, int64_t *lost_out);
 
 // Reads the tensor `name` into `view`, converted to its type.
-// Errors: RUNG_NOT_FOUND; RUNG_SHAPE when the shapes differ (both are printed); those of
+// Errors: RUNG_NOT_FOUND; RUNG_MISMATCH when the shapes differ (both are printed); those of
 // rung_safetensors_read.
 RUNG_API rung_status rung_safetensors_load(rung_safetensors *file, const char *name,
                                            const rung_view *view, int64_t *lost_out);

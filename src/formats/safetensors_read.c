@@ -138,7 +138,7 @@ rung_status rung_safetensors_load(rung_safetensors *file, const char *name, cons
     RUNG_CHECK(tensor->rank <= RUNG_MAX_RANK, RUNG_UNSUPPORTED,
                "%s: tensor %s has %d dimensions, rung takes at most %d", file->path, name,
                tensor->rank, RUNG_MAX_RANK);
-    RUNG_CHECK(rung_shape_equal(&have, &view->shape), RUNG_SHAPE,
+    RUNG_CHECK(rung_shape_equal(&have, &view->shape), RUNG_MISMATCH,
                "%s: tensor %s has shape %s where %s is expected", file->path, name,
                rung_shape_text(&have, has, sizeof has),
                rung_shape_text(&view->shape, wants, sizeof wants));
