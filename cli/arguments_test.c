@@ -12,10 +12,9 @@ static rung_status run_nothing(rung_context *context, const cli_arguments *argum
 }
 
 static const cli_option fit_options[] = {
-    {"--run", "DIR",
-     "Folder of the run, which is made when it is not there and is refused when it "
-     "holds another run."},
-    {"--explain", NULL, "Print the plan."},
+    CLI_RUN_OPTION,
+    {"--explain", NULL,
+     "Print the plan, which is told here at such length that it needs another line."},
     {0},
 };
 static const cli_verb fit = {
@@ -171,9 +170,9 @@ static void help_comes_from_the_tables(void **state)
         "Fits.\n"
         "\n"
         "options:\n"
-        "  --run DIR         Folder of the run, which is made when it is not there and is\n"
-        "                    refused when it holds another run.\n"
-        "  --explain         Print the plan.\n"
+        "  --run DIR         Folder of the run.\n"
+        "  --explain         Print the plan, which is told here at such length that it\n"
+        "                    needs another line.\n"
         "  --help            Print this help; also -h.\n";
     assert_memory_equal(text, start, sizeof start - 1);
     static const char *const parts[] = {

@@ -17,6 +17,12 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+// The option of verbs that make a run folder or read one.
+#define CLI_RUN_OPTION                       \
+    {                                        \
+        "--run", "DIR", "Folder of the run." \
+    }
+
 typedef struct cli_arguments cli_arguments;
 
 // What a verb does. `context` logs to stderr. Mistakes that the verb finds itself it records by
