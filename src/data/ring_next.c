@@ -185,7 +185,8 @@ static rung_status look(rungi_ring *ring, limits *l, rung_batch *batch_out, bool
     }
     if (ring->failure_count > 0) {
         int64_t real = real_now();
-        if (ring->active == 0 || real >= start_limit(&l->failure, real, FAILURE_GRACE))
+        bool over = ring->active == 0 || real >= start_limit(&l->failure, real, FAILURE_GRACE);
+        if ((over && !rungi_ring_claimable(ring)) || now >= l->batch)
             return rungi_ring_tell_failures(ring);
         *until = now + SECOND / 100;
         return RUNG_OK;
