@@ -11,7 +11,8 @@
 
 #define MILLISECOND INT64_C(1000000)
 
-// How long (of real time) destroy waits for workers in code that may never come back, and seek.
+// How long (of real time) destroy waits for workers in code that may never come back, and seek if
+// no data.timeout is set.
 #define DESTROY_LIMIT (2000 * MILLISECOND)
 #define SEEK_LIMIT (30000 * MILLISECOND)
 
@@ -79,11 +80,12 @@ static void forget_queue(rungi_ring *ring)
 // Lets the workers finish the samples that they are reading, and nothing more.
 static rung_status come_to_rest(rungi_ring *ring)
 {
-    int64_t deadline = real_now() + SEEK_LIMIT;
+    double timeout = ring->options.timeout;
+    int64_t deadline = real_now() + (timeout > 0 ? (int64_t)(timeout * 1e9) : SEEK_LIMIT);
     ring->paused = true;
     atomic_store(&ring->cancelled, true);
     while (ring->active > 0 && real_now() < deadline)
-        rungi_ring_wait(ring, 100 * MILLISECOND);
+        rungi_ring_wait(ring, 20 * MILLISECOND);
     ring->paused = false;
     atomic_store(&ring->cancelled, false);
     if (ring->active == 0)
