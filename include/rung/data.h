@@ -328,8 +328,8 @@ typedef struct rung_batch {
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
     bool is_last_of_epoch;
-    void *slot; // private
-    uint64_t ticket;
+    void *slot;      // private
+    uint64_t ticket; // private
 } rung_batch;
 
 // Called on each full batch, in the worker that finished it: may change values in place (MixUp) and
@@ -400,7 +400,8 @@ RUNG_API void rung_loader_release(rung_loader *loader, rung_batch *batch);
 
 // Continues at `position` of `epoch`. No skipped sample is read. Batches that are held stay valid.
 // A position with no batch left is that epoch's end, so the next epoch begins.
-// Errors: RUNG_INVALID out of range; RUNG_TIMEOUT when a worker does not finish its sample.
+// Errors: RUNG_INVALID out of range; RUNG_TIMEOUT when a worker does not finish its sample within
+// the timeout (30 s without): next() then fails until another seek succeeds.
 RUNG_API rung_status rung_loader_seek(rung_loader *loader, int64_t epoch, int64_t position);
 
 // What is known before anything was read.

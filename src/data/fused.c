@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/sample.h"
 
 const char *rungi_transform_name(const rung_transform *step)
 {
@@ -28,8 +27,6 @@ const char *rungi_transform_name(const rung_transform *step)
     }
     return "unknown";
 }
-
-// ---- compiling
 
 rung_status rungi_fused_begin(rungi_fused *fused, const rung_field *in)
 {
@@ -171,6 +168,16 @@ static float change(const rungi_value *value, int channel, float x)
     return value->divide_255 ? x / 255.0f : (x - value->mean[channel]) / value->std[channel];
 }
 
+// Is channel `c` of the result the same as the first, whatever the image is?
+static bool repeats_first(const rungi_fused *fused, int c)
+{
+    bool same = c > 0 && fused->in_channels == 1;
+    for (int i = 0; i < fused->value_count && same; i++)
+        same = fused->values[i].mean[c] == fused->values[i].mean[0] &&
+               fused->values[i].std[c] == fused->values[i].std[0];
+    return same;
+}
+
 void rungi_fused_finish(rungi_fused *fused)
 {
     fused->out.pixels = RUNG_PIXELS_CHW;
@@ -188,150 +195,6 @@ void rungi_fused_finish(rungi_fused *fused)
                 x = change(&fused->values[i], c, x);
             fused->fill[m][c] = x;
         }
-    }
-}
-
-// ---- running
-
-// What a move does to one axis: result index i comes from i * step + start of its input.
-typedef struct axis {
-    int start, step;
-    int size; // of the input
-    bool reflect;
-} axis;
-
-static void draw_axes(const rungi_move *move, const rung_sample *sample, axis *rows, axis *columns)
-{
-    const rung_transform *step = &move->step;
-    rung_random random = rungi_random_stream(&sample->random, move->stream);
-    *rows = (axis){.step = 1, .size = move->height};
-    *columns = (axis){.step = 1, .size = move->width};
-    if (step->kind == RUNG_TRANSFORM_RANDOM_CROP) {
-        uint64_t next = 0;
-        int padding = step->padding;
-        rows->start = (int)rung_random_below(
-                          &random, move->height + 2 * padding - move->out_height + 1, &next) -
-                      padding;
-        columns->start = (int)rung_random_below(
-                             &random, move->width + 2 * padding - move->out_width + 1, &next) -
-                         padding;
-        rows->reflect = columns->reflect = step->padding_mode == RUNG_CROP_PADDING_REFLECT;
-    } else if (step->kind == RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP) {
-        double probability = step->probability == 0 ? 0.5 : (double)step->probability;
-        if (rung_random_uniform(&random, 0) < probability) {
-            columns->start = move->width - 1;
-            columns->step = -1;
-        }
-    } else { // pad
-        rows->start = -((move->out_height - move->height) / 2);
-        columns->start = -((move->out_width - move->width) / 2);
-    }
-}
-
-// map[i] is where index i of the result comes from, times `stride`, or -1 - m when move m fills it.
-// Moves are followed back from the last to the first.
-static void map_axis(const axis *axes, int move_count, int count, size_t stride, int32_t *map)
-{
-    for (int i = 0; i < count; i++) {
-        int at = i;
-        int m = move_count - 1;
-        for (; m >= 0; m--) {
-            const axis *a = &axes[m];
-            at = at * a->step + a->start;
-            if (a->reflect && at < 0)
-                at = -at;
-            else if (a->reflect && at >= a->size)
-                at = 2 * (a->size - 1) - at;
-            if (at < 0 || at >= a->size)
-                break;
-        }
-        map[i] = m < 0 ? at * (int32_t)stride : -1 - m;
-    }
-}
-
-// One row of the result. Filled columns stand at its two ends only: no move makes them elsewhere.
-typedef struct row {
-    const int32_t *columns;
-    int begin, end, width; // columns from begin to end - 1 come from the image
-    int filled_by;         // the move that fills the whole row, or -1
-} row;
-
-static void run_row(const rungi_fused *fused, int c, const row *r, const void *in, void *out)
-{
-    const float *table = fused->table[c];
-    const int32_t *columns = r->columns;
-    if (fused->out.dtype == RUNG_U8) {
-        const uint8_t *from = in;
-        for (int x = r->begin; x < r->end; x++)
-            ((uint8_t *)out)[x] = from[columns[x]];
-    } else if (fused->in.dtype == RUNG_U8) {
-        const uint8_t *from = in;
-        float *to = out;
-        for (int x = r->begin; x < r->end; x++)
-            to[x] = table[from[columns[x]]];
-    } else {
-        const float *from = in;
-        float *to = out;
-        for (int x = r->begin; x < r->end; x++)
-            to[x] = from[columns[x]];
-        for (int i = 0; i < fused->value_count; i++) {
-            const float mean = fused->values[i].mean[c], std = fused->values[i].std[c];
-            for (int x = r->begin; x < r->end; x++)
-                to[x] = (to[x] - mean) / std;
-        }
-    }
-}
-
-static void fill_row(const rungi_fused *fused, int c, const row *r, int begin, int end, void *out)
-{
-    for (int x = begin; x < end; x++) {
-        // Where a row and a column are both filled, the later step's fill lies on top.
-        int by = r->columns[x] < 0 ? -1 - r->columns[x] : -1;
-        by = by > r->filled_by ? by : r->filled_by;
-        if (fused->out.dtype == RUNG_U8)
-            ((uint8_t *)out)[x] = (uint8_t)fused->fill[by][c];
-        else
-            ((float *)out)[x] = fused->fill[by][c];
-    }
-}
-
-size_t rungi_fused_scratch(const rungi_fused *fused)
-{
-    return (size_t)(fused->out_height + fused->out_width) * sizeof(int32_t);
-}
-
-void rungi_fused_apply(const rungi_fused *fused, const rung_sample *sample, const void *in,
-                       void *scratch, void *out)
-{
-    axis rows[RUNGI_MAX_FUSED], columns[RUNGI_MAX_FUSED];
-    int32_t *row_map = scratch, *column_map = row_map + fused->out_height;
-    int height = fused->out_height, width = fused->out_width, moves = fused->move_count;
-    for (int m = 0; m < moves; m++)
-        draw_axes(&fused->moves[m], sample, &rows[m], &columns[m]);
-    map_axis(rows, moves, height, 1, row_map);
-    map_axis(columns, moves, width, fused->pixel_stride, column_map);
-
-    row r = {.columns = column_map, .width = width, .end = width};
-    while (r.begin < width && column_map[r.begin] < 0)
-        r.begin++;
-    while (r.end > r.begin && column_map[r.end - 1] < 0)
-        r.end--;
-    size_t in_size = rung_dtype_size(fused->in.dtype), out_size = rung_dtype_size(fused->out.dtype);
-    for (int c = 0; c < fused->out_channels; c++) {
-        size_t channel = fused->in_channels == 1 ? 0 : (size_t)c * fused->channel_stride;
-        for (int y = 0; y < height; y++) {
-            void *to =
-                (char *)out + ((size_t)c * (size_t)height + (size_t)y) * (size_t)width * out_size;
-            r.filled_by = row_map[y] < 0 ? -1 - row_map[y] : -1;
-            if (r.filled_by >= 0) {
-                fill_row(fused, c, &r, 0, width, to);
-                continue;
-            }
-            const char *from =
-                (const char *)in + (channel + (size_t)row_map[y] * fused->row_stride) * in_size;
-            fill_row(fused, c, &r, 0, r.begin, to);
-            run_row(fused, c, &r, from, to);
-            fill_row(fused, c, &r, r.end, width, to);
-        }
+        fused->repeats_first[c] = repeats_first(fused, c);
     }
 }

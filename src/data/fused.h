@@ -36,6 +36,7 @@ typedef struct rungi_fused {
     rungi_value values[RUNGI_MAX_FUSED];
     float table[RUNG_MAX_IMAGE_CHANNELS][256];
     float fill[RUNGI_MAX_FUSED][RUNG_MAX_IMAGE_CHANNELS]; // of move i
+    bool repeats_first[RUNG_MAX_IMAGE_CHANNELS];          // this channel is a copy of the first
 } rungi_fused;
 
 // Begins a pass with the image `in`. Errors: RUNG_MISMATCH, RUNG_INVALID when it is no image.

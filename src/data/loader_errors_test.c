@@ -198,6 +198,30 @@ static void stuck_worker_is_left_behind(void **state)
     test_wait_threads(threads); // and what was left ends by itself, freeing the rest
 }
 
+// A seek cannot wait for ever either, and after it has failed nothing from the old place comes.
+static void seek_past_a_stuck_sample(void **state)
+{
+    fixture *f = *state;
+    rung_batch batch;
+    f->source.stuck_at = 0;
+    rung_loader *loader =
+        make(f, &(rung_loader_options){.batch_size = 1, .num_workers = 1, .timeout = 0.05});
+    assert_ok(rung_loader_start(loader));
+    for (int stuck = 0; stuck == 0; usleep(1000)) {
+        pthread_mutex_lock(&f->source.lock);
+        stuck = f->source.stuck;
+        pthread_mutex_unlock(&f->source.lock);
+    }
+    assert_fails(RUNG_TIMEOUT, "worker 0 has been reading sample 0 (folder/file_0.bin)",
+                 rung_loader_seek(loader, 0, 5));
+    test_source_free(&f->source);
+    assert_fails(RUNG_TIMEOUT, "cannot move to another place", rung_loader_next(loader, &batch));
+    assert_ok(rung_loader_seek(loader, 0, 5));
+    assert_ok(rung_loader_next(loader, &batch));
+    assert_int_equal(batch.samples[0], 5);
+    rung_loader_destroy(&loader);
+}
+
 static void timeout_without_workers_is_ignored(void **state)
 {
     fixture *f = *state;
@@ -338,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(case_c06_stuck_sample, setup, teardown),
         cmocka_unit_test_setup_teardown(all_stuck_workers_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(stuck_worker_is_left_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(seek_past_a_stuck_sample, setup, teardown),
         cmocka_unit_test_setup_teardown(timeout_without_workers_is_ignored, setup, teardown),
         cmocka_unit_test_setup_teardown(case_c14_more_workers_than_cores, setup, teardown),
         cmocka_unit_test_setup_teardown(source_that_does_not_open, setup, teardown),

@@ -3,10 +3,10 @@
 //
 //   FREE -> FILLING -> READY -> HELD -> FREE
 //
-// One thread at a time opens the next batch (takes a free slot, looks up its samples); then all
-// workers claim runs of its samples, in order, and read them straight into the slot; the one that
-// finishes the batch collates it. The consumer takes batches from the head of the queue, in the
-// order in which they were opened, and gives them back in any order.
+// One thread at a time opens the next batch (takes a free slot, looks up its samples), one ahead;
+// all workers claim runs of its samples, in order, and read them straight into the slot; the one
+// that finishes the batch collates it. The consumer takes batches from the head of the queue, in
+// the order in which they were opened, and gives them back in any order.
 //
 // All members are guarded by `lock`, except where it is said otherwise. Sources, samplers,
 // transforms and collate are called without the lock.
@@ -103,6 +103,7 @@ struct rungi_ring {
     int *queue; // slots FILLING and READY, oldest first
     int queue_head, queue_count, held;
     rungi_slot *filling; // the one with samples to claim
+    rungi_slot *next;    // opened ahead: workers go on without waiting for each other
     bool opening, finished, paused, stopping;
     int active; // workers at work outside of the lock
 
@@ -124,10 +125,13 @@ struct rungi_ring {
 // Makes a ring without threads. `options` has been checked.
 rung_status rungi_ring_create(rung_context *context, rung_source *source,
                               const rung_loader_options *options, rungi_ring **ring_out);
-// Stops the threads and frees the ring (or leaves it to workers that are stuck).
-void rungi_ring_destroy(rungi_ring **ring);
 // Drops one reference; the last frees. `lock` is held and released.
 void rungi_ring_drop(rungi_ring *ring);
+
+// ---- ring_control.c
+
+// Stops the threads and drops the loader's reference: stuck workers may hold others.
+void rungi_ring_destroy(rungi_ring **ring);
 rung_status rungi_ring_start(rungi_ring *ring);
 rung_status rungi_ring_seek(rungi_ring *ring, int64_t epoch, int64_t position);
 
@@ -151,10 +155,19 @@ bool rungi_worker_open(rungi_worker *worker);
 bool rungi_worker_close(rungi_worker *worker);
 // Fills one slot in the calling thread. Failures are recorded. `lock` is held at call and return.
 void rungi_worker_fill_slot(rungi_worker *worker, rungi_slot *slot);
+// Are there samples to claim, before the first failure? Those are read still: the batches before a
+// failure are delivered.
+bool rungi_ring_claimable(const rungi_ring *ring);
+
+// ---- ring_place.c
+
 // Sets the place, skipping over the end of an epoch.
 void rungi_ring_place(rungi_ring *ring, int64_t epoch, int64_t position);
 // Is the place past the last epoch?
 bool rungi_ring_past_end(const rungi_ring *ring);
+// Looks up the samples of the next batch and moves the place behind it. Runs without the lock, in
+// one thread at a time.
+rung_status rungi_ring_open_batch(rungi_ring *ring, rungi_slot *slot);
 // A free slot or NULL.
 rungi_slot *rungi_ring_free_slot(rungi_ring *ring);
 // Samples that are left in an epoch for whole batches.

@@ -178,6 +178,8 @@ static rung_status look(rungi_ring *ring, limits *l, rung_batch *batch_out, bool
     rungi_slot *first = head(ring);
     int64_t now = rungi_now(ring->context);
     *until = l->batch;
+    if (atomic_load(&ring->failed_order) < 0) // not of a sample: no batch is good any more
+        return rungi_ring_tell_failures(ring);
     if (first && first->state == RUNGI_SLOT_READY) {
         deliver(ring, batch_out);
         *got = true;
@@ -185,7 +187,8 @@ static rung_status look(rungi_ring *ring, limits *l, rung_batch *batch_out, bool
     }
     if (ring->failure_count > 0) {
         int64_t real = real_now();
-        if (ring->active == 0 || real >= start_limit(&l->failure, real, FAILURE_GRACE))
+        bool over = ring->active == 0 || real >= start_limit(&l->failure, real, FAILURE_GRACE);
+        if ((over && !rungi_ring_claimable(ring)) || now >= l->batch)
             return rungi_ring_tell_failures(ring);
         *until = now + SECOND / 100;
         return RUNG_OK;

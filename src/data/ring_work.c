@@ -10,92 +10,6 @@
 #include "data/sample.h"
 #include "data/source.h"
 
-// ---- the place in the data
-
-int64_t rungi_ring_left(const rungi_ring *ring, int64_t position)
-{
-    int64_t left = ring->sampler->count - position, batch = ring->options.batch_size;
-    return ring->options.drop_last ? left / batch * batch : left;
-}
-
-void rungi_ring_place(rungi_ring *ring, int64_t epoch, int64_t position)
-{
-    if (rungi_ring_left(ring, position) == 0) {
-        epoch++;
-        position = 0;
-    }
-    ring->epoch = epoch;
-    ring->position = position;
-}
-
-bool rungi_ring_past_end(const rungi_ring *ring)
-{
-    return ring->options.end_epoch > 0 && ring->epoch >= ring->options.end_epoch;
-}
-
-static rung_status prepare_order(rungi_ring *ring)
-{
-    const rung_sampler *sampler = ring->sampler;
-    if (!sampler->begin || ring->order_epoch == ring->epoch)
-        return RUNG_OK;
-    if (ring->order_epoch >= 0 && sampler->end)
-        sampler->end(sampler->self, ring->order);
-    ring->order = NULL;
-    ring->order_epoch = -1;
-    if (sampler->begin(sampler->self, ring->epoch, &ring->order) != RUNG_OK)
-        return rungi_fail_prefix("%s sampler, epoch %" PRId64,
-                                 sampler->name ? sampler->name : "custom", ring->epoch);
-    ring->order_epoch = ring->epoch;
-    return RUNG_OK;
-}
-
-// Looks up the samples of the next batch. Runs without the lock, in one thread at a time.
-static rung_status open_batch(rungi_ring *ring, rungi_slot *slot)
-{
-    const rung_sampler *sampler = ring->sampler;
-    const rung_loader_options *options = &ring->options;
-    rung_batch *batch = &slot->batch;
-    int64_t left = rungi_ring_left(ring, ring->position);
-    int64_t all = left < options->batch_size ? left : options->batch_size;
-    int64_t begin = all * options->rank / options->world;
-    batch->count = all * (options->rank + 1) / options->world - begin;
-    batch->global_count = all;
-    batch->epoch = ring->epoch;
-    batch->position = ring->position;
-    batch->is_last_of_epoch = left == all;
-    slot->first = ring->opened;
-    ring->opened += batch->count;
-    RUNG_TRY(prepare_order(ring));
-    for (int64_t i = 0; i < batch->count; i++) {
-        rung_draw *draw = &slot->draws[i];
-        *draw = (rung_draw){0};
-        sampler->at(sampler->self, ring->order, batch->position + begin + i, draw);
-        RUNG_CHECK(draw->sample >= 0 && draw->sample < ring->source->count, RUNG_DATA,
-                   "%s sampler: gave sample %" PRId64 ", the source %s has %" PRId64,
-                   sampler->name ? sampler->name : "custom", draw->sample,
-                   ring->source->name ? ring->source->name : "", ring->source->count);
-        ((int64_t *)(uintptr_t)batch->samples)[i] = draw->sample;
-    }
-    for (int f = 0; f < batch->field_count; f++) {
-        const rung_field *field = &ring->info.fields[f];
-        rung_view *view = &batch->fields[f];
-        *view = (rung_view){field->dtype, {.rank = field->shape.rank + 1}, slot->data[f]};
-        view->shape.dim[0] = batch->count;
-        for (int d = 0; d < field->shape.rank; d++)
-            view->shape.dim[d + 1] = field->shape.dim[d];
-    }
-    rungi_ring_place(ring, ring->epoch, ring->position + all);
-    return RUNG_OK;
-}
-
-rungi_slot *rungi_ring_free_slot(rungi_ring *ring)
-{
-    for (int i = 0; i < ring->info.slots; i++)
-        if (ring->slots[i].state == RUNGI_SLOT_FREE)
-            return &ring->slots[i];
-    return NULL;
-}
-
 // ---- code that may never come back
 
 // Enters code of sources, samplers and hooks, for `what` (a sample or RUNGI_...).
@@ -281,7 +195,7 @@ static bool open_next(rungi_worker *worker, rungi_slot *slot)
     ring->opening = true;
     pthread_mutex_unlock(&ring->lock);
     go_away(worker, RUNGI_ORDERING, rungi_now(ring->context));
-    rung_status status = open_batch(ring, slot);
+    rung_status status = rungi_ring_open_batch(ring, slot);
     if (status != RUNG_OK)
         explain(status);
     bool back = come_back(worker);
@@ -295,10 +209,12 @@ static bool open_next(rungi_worker *worker, rungi_slot *slot)
         return true;
     }
     ring->finished = rungi_ring_past_end(ring);
-    if (slot->batch.count > 0)
+    if (slot->batch.count == 0)
+        slot->state = RUNGI_SLOT_READY; // this rank has no part in it
+    else if (!ring->filling)
         ring->filling = slot;
     else
-        slot->state = RUNGI_SLOT_READY; // this rank has no part in it
+        ring->next = slot;
     return true;
 }
 
@@ -313,8 +229,10 @@ static bool read_next(rungi_worker *worker, rungi_slot *slot)
     count = count > 0 ? count : 1;
     slot->claimed += count;
     slot->running++;
-    if (slot->claimed == slot->batch.count)
-        ring->filling = NULL;
+    if (slot->claimed == slot->batch.count) {
+        ring->filling = ring->next;
+        ring->next = NULL;
+    }
     pthread_mutex_unlock(&ring->lock);
     if (!read_run(worker, slot, begin, begin + count))
         return false;
@@ -374,6 +292,12 @@ static void tell_consumer(rungi_ring *ring)
         pthread_cond_broadcast(&ring->ready);
 }
 
+bool rungi_ring_claimable(const rungi_ring *ring)
+{
+    const rungi_slot *slot = ring->filling;
+    return slot && !ring->paused && slot->first + slot->claimed < atomic_load(&ring->failed_order);
+}
+
 // Works until told to stop. Returns false when the worker was abandoned. The lock is held at call
 // and return.
 static bool work(rungi_worker *worker)
@@ -381,10 +305,11 @@ static bool work(rungi_worker *worker)
     rungi_ring *ring = worker->ring;
     while (!ring->stopping) {
         rungi_slot *free_slot = NULL;
-        bool may = worker->opened && !ring->paused && ring->failure_count == 0;
-        if (may && !ring->filling && !ring->opening && !ring->finished)
+        bool claim = worker->opened && rungi_ring_claimable(ring);
+        if (worker->opened && !ring->paused && ring->failure_count == 0 && !ring->next &&
+            !ring->opening && !ring->finished)
             free_slot = rungi_ring_free_slot(ring);
-        if (!may || (!ring->filling && !free_slot)) {
+        if (!claim && !free_slot) {
             pthread_cond_wait(&ring->work, &ring->lock);
             continue;
         }

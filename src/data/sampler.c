@@ -78,15 +78,25 @@ static inline uint32_t below(words *w, uint32_t n)
     return (uint32_t)(product >> 32);
 }
 
+// Partners are drawn some swaps ahead, so that the memory that they lie in is on its way.
 static void shuffle_narrow(uint32_t *at, uint32_t count, rungi_random random)
 {
+    enum { AHEAD = 32 };
     words w = {.random = random};
+    uint32_t partners[AHEAD];
     for (uint32_t i = 0; i < count; i++)
         at[i] = i;
-    for (uint32_t i = count - 1; i > 0; i--) {
-        uint32_t j = below(&w, i + 1), kept = at[i];
-        at[i] = at[j];
-        at[j] = kept;
+    for (uint32_t i = count - 1; i > 0;) {
+        uint32_t n = i < AHEAD ? i : AHEAD;
+        for (uint32_t k = 0; k < n; k++) {
+            partners[k] = below(&w, i - k + 1);
+            __builtin_prefetch(&at[partners[k]], 1);
+        }
+        for (uint32_t k = 0; k < n; k++, i--) {
+            uint32_t kept = at[i];
+            at[i] = at[partners[k]];
+            at[partners[k]] = kept;
+        }
     }
 }
 

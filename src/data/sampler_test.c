@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/data_testing.h"
 
+#include "data/sample.h"
+
 // Writes one epoch's samples.
 static void take(const rung_sampler *sampler, int64_t epoch, int64_t *out)
 {
@@ -69,6 +71,32 @@ static void random_is_a_permutation_of_its_own_each_epoch(void **state)
     assert_memory_equal(again, lists[1], sizeof again);
     rung_sampler_destroy(&sampler);
     rung_sampler_destroy(&other);
+}
+
+// What a seed means must never change. The numbers come from a program of its own in Python: Philox
+// keys as in base/philox.h, words in turn, Lemire's method, swaps from the last place down.
+static void random_known_answers(void **state)
+{
+    (void)state;
+    const int64_t epoch0[] = {1, 8, 5, 2, 4, 9, 6, 3, 0, 7};
+    const int64_t epoch3[] = {2, 6, 9, 8, 1, 3, 7, 4, 0, 5};
+    const int64_t first[] = {196, 774, 336, 252, 892}, last[] = {502, 882, 456, 85, 780};
+    int64_t list[1000];
+    rung_sampler *sampler;
+    assert_ok(rung_sampler_random(10, 7, &sampler));
+    take(sampler, 0, list);
+    assert_memory_equal(list, epoch0, sizeof epoch0);
+    take(sampler, 3, list);
+    assert_memory_equal(list, epoch3, sizeof epoch3);
+    rung_sampler_destroy(&sampler);
+    assert_ok(rung_sampler_random(1000, 7, &sampler));
+    take(sampler, 0, list);
+    assert_memory_equal(list, first, sizeof first);
+    assert_memory_equal(list + 995, last, sizeof last);
+    rung_sampler_destroy(&sampler);
+    // and number 4 of sample 11's second place in epoch 2, seed 5
+    rung_random random = rungi_sample_random(5, 2, 11, 1);
+    assert_true(rung_random_u64(&random, 4) == 0xcad8639b9e07448c);
 }
 
 // All 24 orders of four samples, over 24,000 epochs: chi-square with 23 degrees of freedom is below
@@ -149,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequential),
         cmocka_unit_test(random_is_a_permutation_of_its_own_each_epoch),
+        cmocka_unit_test(random_known_answers),
         cmocka_unit_test(random_is_uniform),
         cmocka_unit_test(a_million),
         cmocka_unit_test(subset),
