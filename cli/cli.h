@@ -9,6 +9,7 @@
 
 #include "rung/config.h"
 #include "rung/context.h"
+#include "rung/train.h"
 
 // One option of a verb. Tables end with {0}.
 typedef struct cli_option {
@@ -71,6 +72,34 @@ const char *cli_value(const cli_arguments *arguments, const char *name);
 // checked yet. The caller owns it.
 rung_status cli_load_config(rung_context *context, const cli_arguments *arguments, const char *path,
                             rung_config **config_out);
+
+// Makes a context that logs to stderr like main's, with the cap on instruction sets of a
+// configuration (known only after it was read). The caller owns it.
+rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,
+                               rung_context **context_out);
+
+// From now on SIGINT, SIGTERM and SIGUSR1 ask `trainer` to stop; a second one ends the process at
+// once. NULL ends this.
+void cli_stop_watch(rung_trainer *trainer);
+// The signal that asked to stop; 0: none.
+int cli_stop_signal(void);
+
+// Shows training: a line that is redrawn where `out` is a terminal, else a line per validation.
+typedef struct cli_progress {
+    FILE *out;
+    bool terminal, quiet;
+    int width;                         // of the line shown last
+    double ms[RUNG_TIME_PARTS], steps; // sums over step events
+    double last_loss;
+    int64_t last_step;
+    double seconds;
+    int64_t samples;
+} cli_progress;
+
+void cli_progress_init(cli_progress *progress, FILE *out, bool quiet);
+void cli_progress_event(void *progress, const rung_train_event *event);
+// The closing summary: where the time went.
+void cli_progress_close(cli_progress *progress);
 
 // Prints the help of a verb, or, when it is NULL, of rung.
 void cli_print_help(FILE *out, const cli_verb *verb);

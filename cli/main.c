@@ -12,16 +12,23 @@ static void log_line(void *user, rung_log_level level, const char *line)
     fprintf(stderr, "rung: %s%s\n", leads[level], line);
 }
 
-static rung_status run_verb(const cli_arguments *arguments)
+rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,
+                               rung_context **context_out)
 {
-    rung_context *context = NULL;
     rung_context_options options = {
         .log = log_line,
         .log_level = arguments->quiet     ? RUNG_LOG_WARNING
                      : arguments->verbose ? RUNG_LOG_DEBUG
                                           : RUNG_LOG_NOTICE,
+        .isa = isa,
     };
-    rung_status status = rung_context_create(&options, &context);
+    return rung_context_create(&options, context_out);
+}
+
+static rung_status run_verb(const cli_arguments *arguments)
+{
+    rung_context *context = NULL;
+    rung_status status = cli_context_create(arguments, RUNG_ISA_AUTO, &context);
     if (status == RUNG_OK)
         status = arguments->verb->run(context, arguments);
     rung_context_destroy(&context);
@@ -56,5 +63,7 @@ int main(int count, char **list)
     if (status != RUNG_OK)
         fprintf(stderr, "rung: %s\n", rung_error_last()->message);
     cli_arguments_fini(&arguments);
+    if (status == RUNG_CANCELLED && cli_stop_signal())
+        return 128 + cli_stop_signal();
     return rung_status_exit(status);
 }

@@ -322,7 +322,7 @@ static void failing_hooks(void **state)
         assert_int_equal(take_until_failure(loader, &status), 2);
         assert_int_equal(status, RUNG_MISMATCH);
         assert_non_null(strstr(message(), "collating the batch at position 8 of epoch 0, w"));
-        assert_non_null(strstr(message(), "shape mismatch, no reason given"));
+        assert_non_null(strstr(message(), "shapes do not fit, no reason given"));
         rung_loader_destroy(&loader);
     }
 }

@@ -28,7 +28,7 @@ static rung_status resolve(const char *path, char out[RUNGI_PATH_MAX])
         return rungi_path_format(out, "%s", path);
     RUNG_CHECK(rungi_checkpoint_read_mark(path, name), RUNG_FORMAT,
                "%s: not a checkpoint: a checkpoint is a folder with " RUNGI_MANIFEST_NAME, path);
-    RUNG_TRY(rungi_path_folder(folder, path));
+    RUNG_TRY(rungi_file_folder(folder, path));
     return rungi_path_format(out, "%s/%s", folder, name);
 }
 

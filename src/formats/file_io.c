@@ -36,7 +36,7 @@ rung_status rungi_path_format(char out[RUNGI_PATH_MAX], const char *fmt, ...)
     return RUNG_OK;
 }
 
-rung_status rungi_path_folder(char out[RUNGI_PATH_MAX], const char *path)
+rung_status rungi_file_folder(char out[RUNGI_PATH_MAX], const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (!slash)
@@ -53,7 +53,7 @@ rung_status rungi_io_fail(const char *path, const char *verb, int error, uint64_
     if (needed)
         snprintf(wants, sizeof wants, ", %s (%llu bytes) needed",
                  rungi_text_bytes(needed, amount, sizeof amount), (unsigned long long)needed);
-    if (rungi_path_folder(folder, path) == RUNG_OK && statvfs(folder, &fs) == 0)
+    if (rungi_file_folder(folder, path) == RUNG_OK && statvfs(folder, &fs) == 0)
         snprintf(has, sizeof has, ", %s free",
                  rungi_text_bytes((uint64_t)fs.f_bavail * fs.f_frsize, amount, sizeof amount));
     return RUNG_FAIL(RUNG_IO, "%s: disk full%s%s%s; free some space or choose another folder", path,
@@ -174,7 +174,7 @@ rung_status rungi_file_publish(rungi_file *file, const char *path)
 {
     rung_status status;
     char folder[RUNGI_PATH_MAX];
-    RUNG_TRY_GOTO(abandon, rungi_path_folder(folder, path));
+    RUNG_TRY_GOTO(abandon, rungi_file_folder(folder, path));
     RUNG_TRY_GOTO(abandon, rungi_file_finish(file));
     RUNG_TRY_GOTO(abandon, rungi_io_rename(file->path, path, file->hook));
     return rungi_io_sync_folder(folder, file->hook);

@@ -26,7 +26,7 @@ enum { RUNGI_PATH_MAX = 4096 };
 rung_status rungi_path_format(char out[RUNGI_PATH_MAX], const char *fmt, ...) RUNG_PRINTF(2, 3);
 
 // Copies the folder part of `path` ("." when it has none).
-rung_status rungi_path_folder(char out[RUNGI_PATH_MAX], const char *path);
+rung_status rungi_file_folder(char out[RUNGI_PATH_MAX], const char *path);
 
 // Records "PATH: cannot VERB: reason" for errno `error` and returns RUNG_IO. A full disk is told as
 // such, with `needed` bytes (0: unknown) and what is free in the folder of `path`.

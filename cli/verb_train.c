@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+// The first of runs/NAME-1, runs/NAME-2, ... that is not there; NAME is the configuration's.
+static void choose_run(const char *config, char *out, size_t size)
+{
+    const char *name = strrchr(config, '/');
+    name = name ? name + 1 : config;
+    const char *dot = strrchr(name, '.');
+    int length = dot && dot > name ? (int)(dot - name) : (int)strlen(name);
+    struct stat found;
+    for (int i = 1;; i++) {
+        snprintf(out, size, "runs/%.*s-%d", length, name, i);
+        if (stat(out, &found) != 0)
+            return;
+    }
+}
+
+static rung_status print_text(rung_status status, char *text)
+{
+    if (status == RUNG_OK && text)
+        fputs(text, stdout);
+    free(text);
+    return status;
+}
+
+static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, const char *run)
+{
+    cli_progress progress;
+    cli_progress_init(&progress, stdout, arguments->quiet);
+    char *banner = NULL;
+    rung_status status = rung_trainer_banner(trainer, &banner);
+    if (arguments->quiet)
+        free(banner);
+    else
+        status = print_text(status, banner);
+    fflush(stdout);
+    if (status != RUNG_OK)
+        return status;
+    cli_stop_watch(trainer);
+    status = rung_trainer_fit(trainer, &(rung_observer){&progress, cli_progress_event});
+    cli_stop_watch(NULL);
+    cli_progress_close(&progress);
+    if (run && !arguments->quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
+        printf("run folder: %s\n", run);
+    return status;
+}
+
+static rung_status resume(const cli_arguments *arguments, const char *run)
+{
+    rung_context *context = NULL;
+    rung_trainer *trainer = NULL;
+    bool finished = false;
+    rung_status status = cli_context_create(arguments, RUNG_ISA_AUTO, &context);
+    if (status == RUNG_OK)
+        status = rung_trainer_resume(context, run, (const char *const *)arguments->overrides,
+                                     arguments->override_count, &finished, &trainer);
+    if (status == RUNG_OK && finished)
+        printf("%s is finished already; raise train.steps or train.epochs to go on\n", run);
+    else if (status == RUNG_OK)
+        status = fit(trainer, arguments, run);
+    rung_trainer_destroy(&trainer);
+    rung_context_destroy(&context);
+    return status;
+}
+
+static rung_status train(const cli_arguments *arguments, const rung_config *config)
+{
+    rung_context *context = NULL;
+    rung_trainer *trainer = NULL;
+    char chosen[4096], *text = NULL;
+    const char *run = cli_value(arguments, "--run");
+    bool explain = cli_value(arguments, "--explain") != NULL;
+    if (!run) {
+        choose_run(arguments->words[0], chosen, sizeof chosen);
+        run = chosen;
+    }
+    rung_status status = cli_context_create(arguments, rung_config_isa(config), &context);
+    if (status == RUNG_OK)
+        status = rung_trainer_create(context, config, explain ? NULL : run, &trainer);
+    if (status == RUNG_OK && explain) {
+        status = rung_trainer_explain(trainer, &text);
+        status = print_text(status, text);
+    } else if (status == RUNG_OK)
+        status = fit(trainer, arguments, run);
+    rung_trainer_destroy(&trainer);
+    rung_context_destroy(&context);
+    return status;
+}
+
+static rung_status run(rung_context *context, const cli_arguments *arguments)
+{
+    const char *old = cli_value(arguments, "--resume");
+    if (old && arguments->word_count)
+        return rung_error_set(RUNG_INVALID,
+                              "--resume takes the configuration from its run folder: leave out %s",
+                              arguments->words[0]);
+    if (old)
+        return resume(arguments, old);
+    if (!arguments->word_count)
+        return rung_error_set(RUNG_INVALID,
+                              "a configuration is missing: rung train CONFIG, or --resume RUN");
+    rung_config *config = NULL;
+    rung_status status = cli_load_config(context, arguments, arguments->words[0], &config);
+    if (status == RUNG_OK)
+        status = rung_config_check(config);
+    if (status == RUNG_OK && cli_value(arguments, "--print-config")) {
+        char *yaml = NULL;
+        status = rung_config_dump(config, RUNG_CONFIG_SOURCES, &yaml);
+        status = print_text(status, yaml);
+    } else if (status == RUNG_OK) {
+        status = train(arguments, config);
+    }
+    rung_config_destroy(&config);
+    return status;
+}
+
+static const cli_option options[] = {
+    CLI_RUN_OPTION,
+    {"--resume", "RUN", "Go on with the run in this folder, bit for bit where it stopped."},
+    {"--print-config", NULL, "Print the resolved configuration, with where each value came from."},
+    {"--explain", NULL, "Print the plan: each step's operator, shapes, kernel and cost."},
+    {0},
+};
+
+const cli_verb cli_verb_train = {
+    .name = "train",
+    .summary = "train a network as a configuration says",
+    .arguments = "CONFIG [KEY=VALUE ...] | --resume RUN",
+    .text = "Trains, validates and writes a run folder: resolved configuration, metrics, "
+            "checkpoints, loss curve. SIGINT or SIGTERM end it with a checkpoint; a second one "
+            "ends it at once.",
+    .options = options,
+    .min_arguments = 0,
+    .max_arguments = 1,
+    .config = true,
+    .run = run,
+};

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making, resuming and opening trainers.
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+
+static rung_status make(rung_context *context, const rung_config *config, const char *run,
+                        const rungi_session_options *options, rung_trainer **trainer_out)
+{
+    rung_trainer *t = calloc(1, sizeof *t);
+    RUNG_CHECK(t, RUNG_NO_MEMORY, "no memory for a trainer");
+    t->context = context;
+    t->at = (rungi_progress){.best = NAN, .stop_best = NAN, .best_step = -1};
+    rung_status status = RUNG_OK;
+    if (run) {
+        t->run = strdup(run);
+        if (!t->run)
+            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a trainer");
+    }
+    if (status == RUNG_OK)
+        status = rungi_session_create(context, config, options, &t->s);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rung_trainer_destroy(&t);
+        return rungi_fail_adopt(&error);
+    }
+    t->at.schedule = rung_schedule_start(&t->s->schedule);
+    *trainer_out = t;
+    return RUNG_OK;
+}
+
+rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
+                                rung_trainer **trainer_out)
+{
+    return make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL},
+                trainer_out);
+}
+
+void rung_trainer_destroy(rung_trainer **trainer)
+{
+    if (!trainer || !*trainer)
+        return;
+    rung_trainer *t = *trainer;
+    rungi_jsonl_close(&t->metrics);
+    rungi_tfevents_close(&t->events);
+    rungi_checkpoints_close(&t->checkpoints);
+    rungi_session_destroy(&t->s);
+    free(t->confusion);
+    free(t->run);
+    free(t);
+    *trainer = NULL;
+}
+
+void rung_trainer_stop(rung_trainer *trainer)
+{
+    atomic_store(&trainer->stop, 1);
+}
+
+const char *const *rung_trainer_classes(const rung_trainer *trainer, int64_t *count_out)
+{
+    *count_out = trainer->s->classes;
+    return (const char *const *)trainer->s->class_names;
+}
+
+// ---- from a run folder ------------------------------------------------------------------------
+
+static rung_status load_config(rung_context *context, const char *run, const char *const *overrides,
+                               int count, rung_config **config_out)
+{
+    char *path = rungi_path_join(run, "config.yaml");
+    RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
+    rung_config *config = NULL;
+    rung_status status;
+    if (!rungi_fs_exists(path)) {
+        status = RUNG_FAIL(RUNG_NOT_FOUND, "%s is not a run folder: it has no config.yaml", run);
+        goto undo;
+    }
+    RUNG_TRY_GOTO(undo, rung_config_create(context, &config));
+    RUNG_TRY_GOTO(undo, rung_config_load(config, path));
+    for (int i = 0; i < count; i++)
+        RUNG_TRY_GOTO(undo, rung_config_override(config, overrides[i]));
+    free(path);
+    *config_out = config;
+    return RUNG_OK;
+undo:
+    rung_config_destroy(&config);
+    free(path);
+    return status;
+}
+
+static void tell_rejected(void *user, const char *path, const char *reason)
+{
+    rungi_log(user, RUNG_LOG_WARNING, "%s is passed over: %s", path, reason);
+}
+
+static rung_status must_equal(const json_t *state, const char *where, const char *member,
+                              int64_t now, const char *key)
+{
+    int64_t then;
+    RUNG_TRY(rungi_json_i64(state, where, member, INT64_MIN, INT64_MAX, &then));
+    RUNG_CHECK(then == now, RUNG_CONFIG,
+               "%s is %" PRId64 ", but the run was begun with %" PRId64
+               ": its result would be another one",
+               key, now, then);
+    return RUNG_OK;
+}
+
+// What may not change when a run goes on, and what is told when it does.
+static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
+{
+    json_t *state = rungi_checkpoint_state(checkpoint);
+    const char *where = rungi_checkpoint_path(checkpoint), *schedule;
+    const rungi_session *s = t->s;
+    int64_t batch, total;
+    bool exact;
+    char now[RUNG_SCHEDULE_TEXT];
+    RUNG_TRY(must_equal(state, where, "seed", s->c->seed, "seed"));
+    RUNG_TRY(must_equal(state, where, "shards", s->c->train.shards, "train.shards"));
+    RUNG_TRY(rungi_json_bool(state, where, "exact", &exact));
+    RUNG_TRY(rungi_json_i64(state, where, "batch_size", 1, INT64_MAX, &batch));
+    RUNG_TRY(rungi_json_i64(state, where, "total_steps", 0, INT64_MAX, &total));
+    RUNG_TRY(rungi_json_text(state, where, "schedule", &schedule));
+    if (exact != s->c->exact)
+        rungi_log(t->context, RUNG_LOG_NOTICE, "exact is %s, the run was begun with %s",
+                  s->c->exact ? "true" : "false", exact ? "true" : "false");
+    if (batch != s->c->data.batch_size)
+        rungi_log(t->context, RUNG_LOG_NOTICE,
+                  "data.batch_size is %" PRId64 ", the run was begun with %" PRId64,
+                  s->c->data.batch_size, batch);
+    if (total != s->total_steps)
+        rungi_log(t->context, RUNG_LOG_NOTICE,
+                  "the run has %" PRId64 " steps, it was begun with %" PRId64, s->total_steps,
+                  total);
+    rung_schedule_text(&s->schedule, now, sizeof now);
+    if (strcmp(now, schedule) != 0)
+        rungi_log(t->context, RUNG_LOG_NOTICE, "the schedule is %s, the run was begun with %s", now,
+                  schedule);
+    return RUNG_OK;
+}
+
+static rung_status restore(rung_trainer *t)
+{
+    char *root = rungi_path_join(t->run, "checkpoints");
+    RUNG_CHECK(root, RUNG_NO_MEMORY, "no memory for a path");
+    rungi_checkpoint *checkpoint = NULL;
+    rung_status status = rungi_checkpoint_open_newest(root, tell_rejected, t->context, &checkpoint);
+    free(root);
+    if (status == RUNG_NOT_FOUND) {
+        rungi_log(t->context, RUNG_LOG_NOTICE, "%s has no checkpoint yet: from step 0", t->run);
+        return RUNG_OK;
+    }
+    RUNG_TRY(status);
+    status = compare(t, checkpoint);
+    if (status == RUNG_OK)
+        status = rungi_trainer_load(t, checkpoint, true);
+    rungi_checkpoint_close(&checkpoint);
+    return status;
+}
+
+rung_status rung_trainer_resume(rung_context *context, const char *run,
+                                const char *const *overrides, int count, bool *finished_out,
+                                rung_trainer **trainer_out)
+{
+    rung_config *config;
+    rung_trainer *t = NULL;
+    RUNG_TRY(load_config(context, run, overrides, count, &config));
+    rung_status status = rung_trainer_create(context, config, run, &t);
+    rung_config_destroy(&config);
+    RUNG_TRY(status);
+    t->resumed = true;
+    status = restore(t);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rung_trainer_destroy(&t);
+        return rungi_fail_adopt(&error);
+    }
+    *finished_out = t->at.step >= t->s->total_steps || t->at.stopped_early;
+    *trainer_out = t;
+    return RUNG_OK;
+}
+
+rung_status rung_trainer_open(rung_context *context, const char *run, const char *checkpoint_name,
+                              const char *const *overrides, int count, rung_trainer **trainer_out)
+{
+    rung_config *config = NULL;
+    rung_trainer *t = NULL;
+    rungi_checkpoint *checkpoint = NULL;
+    char *path = rungi_text_format("%s/checkpoints/%s", run, checkpoint_name);
+    RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
+    rung_status status;
+    RUNG_TRY_GOTO(done, load_config(context, run, overrides, count, &config));
+    RUNG_TRY_GOTO(done, rungi_checkpoint_open(path, true, &checkpoint));
+    RUNG_TRY_GOTO(done, make(context, config, run,
+                             &(rungi_session_options){.parts = RUNGI_SESSION_EVAL}, &t));
+    status = rungi_trainer_load(t, checkpoint, false);
+done:
+    free(path);
+    rungi_checkpoint_close(&checkpoint);
+    rung_config_destroy(&config);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rung_trainer_destroy(&t);
+        return rungi_fail_adopt(&error);
+    }
+    *trainer_out = t;
+    return RUNG_OK;
+}

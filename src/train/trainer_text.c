@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer tells people before it runs: banner, plan, table of layers.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "train/trainer.h"
+
+static rung_status give(rungi_string *text, char **text_out)
+{
+    if (text->failed) {
+        rungi_string_fini(text);
+        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a text");
+    }
+    *text_out = text->data;
+    return RUNG_OK;
+}
+
+static const char *on_off(bool value)
+{
+    return value ? "on" : "off";
+}
+
+rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
+{
+    static const char *const layouts[] = {"plain", "channels_last", "blocked"};
+    static const char *const kernels[] = {"own", "library", "reference"};
+    const rungi_session *s = t->s;
+    const rungi_train_config *c = s->c;
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader, &info);
+    rungi_string out = {0};
+    rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
+                     c->model.name, rung_state_param_count(s->state), s->classes);
+    rungi_string_add(
+        &out,
+        "data       %s, %" PRId64 " samples an epoch, global batch %" PRId64
+        " = 1 device x %" PRId64 ", %" PRId64 " steps an epoch, last batch %" PRId64 "%s\n",
+        s->train_source->name, info.samples_per_epoch, c->data.batch_size, c->data.batch_size,
+        info.batches_per_epoch, info.last_batch, c->data.drop_last ? " (drop_last)" : "");
+    rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
+    rungi_string_add(&out, "device     %s, %d threads, %s, huge pages %s\n",
+                     rung_device_name(s->device), rung_device_threads(s->device),
+                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
+    rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s\n", layouts[c->plan.layout],
+                     kernels[c->plan.kernels], on_off(c->plan.fuse));
+    if (c->exact)
+        rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
+    rungi_string_add(&out, "optimizer  %s, lr %g, schedule %s\n",
+                     rung_optimizer_name(c->optim.name), c->optim.lr,
+                     rung_schedule_name(s->schedule.kind));
+    rungi_string_add(&out, "run        %" PRId64 " steps, seed %" PRId64 "%s%s\n", s->total_steps,
+                     c->seed, t->run ? ", in " : "", t->run ? t->run : "");
+    if (t->at.step)
+        rungi_string_add(&out, "resumed    after step %" PRId64 "\n", t->at.step);
+    return give(&out, text_out);
+}
+
+rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
+{
+    const rung_plan *plan;
+    RUNG_TRY(rungi_engine_plan(t->s->engine, true, t->s->c->data.batch_size, &plan));
+    return rung_plan_explain(plan, text_out);
+}
+
+// ---- summary ----------------------------------------------------------------------------------
+
+typedef struct row {
+    int64_t params;
+    double flops, bytes;
+} row;
+
+static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node *node)
+{
+    row r = {0};
+    rungi_operand in[16] = {0}, out[8] = {0};
+    int n = node->n_in < 16 ? node->n_in : 16;
+    for (int i = 0; i < n; i++) {
+        in[i] =
+            (rungi_operand){.dtype = types[node->in[i]].dtype, .shape = types[node->in[i]].shape};
+        if (node->in[i] && g->values.data[node->in[i]].kind == RUNGI_VALUE_PARAM)
+            r.params += rungi_shape_size(&types[node->in[i]].shape);
+    }
+    for (int i = 0; i < node->n_out && i < 8; i++) {
+        out[i] =
+            (rungi_operand){.dtype = types[node->out[i]].dtype, .shape = types[node->out[i]].shape};
+        if (!node->op->view)
+            r.bytes += (double)rungi_operand_bytes(&out[i]);
+    }
+    rungi_query q = {.op = node->op,
+                     .attr = node->attr,
+                     .pass = RUNGI_FORWARD,
+                     .in = in,
+                     .out = out,
+                     .n_in = n,
+                     .n_out = node->n_out};
+    r.flops = node->op->view ? 0 : rungi_query_cost(&q).flops;
+    return r;
+}
+
+rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
+{
+    const rung_graph *g = t->s->graph;
+    int64_t batch = t->s->c->data.batch_size, symbols[RUNGI_MAX_SYMBOLS] = {1};
+    rungi_type *types = calloc(g->values.count, sizeof *types);
+    RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
+    rung_status status = rungi_graph_infer(g, symbols, types);
+    const rung_plan *plan = NULL;
+    if (status == RUNG_OK)
+        status = rungi_engine_plan(t->s->engine, t->s->train_loader != NULL, batch, &plan);
+    if (status != RUNG_OK) {
+        free(types);
+        return status;
+    }
+    rungi_string out = {0};
+    row total = {0};
+    rungi_string_add(&out, "%-24s %-14s %-22s %12s %14s %12s\n", "layer", "operator",
+                     "output shape", "parameters", "Mflop/sample", "KB/sample");
+    for (size_t k = 0; k < g->nodes.count; k++) {
+        const rungi_node *node = &g->nodes.data[k];
+        char shape[RUNG_SHAPE_TEXT];
+        row r = row_of(g, types, node);
+        rung_shape_text(&g->values.data[node->out[0]].shape, shape, sizeof shape);
+        rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", node->name,
+                         node->op->name, shape, r.params, r.flops * 1e-6, r.bytes / 1024);
+        total.params += r.params;
+        total.flops += r.flops;
+        total.bytes += r.bytes;
+    }
+    rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
+                     total.params, total.flops * 1e-6, total.bytes / 1024);
+    rung_plan_memory m = rung_plan_memory_use(plan);
+    char a[32], b[32], c[32], d[32], e[32];
+    rungi_string_add(
+        &out,
+        "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + buffers %s + "
+        "activations and workspace %s\n",
+        batch, rungi_text_bytes(m.params + m.grads + m.buffers + m.arena, a, sizeof a),
+        rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
+        rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(m.arena, e, sizeof e));
+    free(types);
+    return give(&out, text_out);
+}
