@@ -162,8 +162,7 @@ static void all_lines(const char *folder)
     }
     static const char *const longs[] = {
         "validation loss of the configuration with fused bias and activation, channels last",
-        "a name that is much longer than the drawing is wide and that would run over its right "
-        "border if nobody cut it, which is why it ends in an ellipsis and is whole in the tooltip",
+        "a name much longer than the drawing is wide, which ends in dots and is whole in a tip",
         "\u5b66\u4e60\u7387 \u635f\u5931 \u043f\u043e\u0442\u0435\u0440\u0438",
         "<b>&\"quotes\"</b>",
         "control \x01 and bad \xff bytes",
