@@ -249,15 +249,34 @@ static int on_a_full_disk(void)
     return 0;
 }
 
+static bool write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    bool good = f && fputs(text, f) >= 0;
+    return f && fclose(f) == 0 && good;
+}
+
+// Mounts a small file system over the test's folder, seen by this process only.
+static bool mount_small(void)
+{
+    char users[64], groups[64];
+    snprintf(users, sizeof users, "0 %u 1\n", (unsigned)geteuid());
+    snprintf(groups, sizeof groups, "0 %u 1\n", (unsigned)getegid());
+    if (geteuid() &&
+        (unshare(CLONE_NEWUSER) != 0 || !write_text("/proc/self/uid_map", users) ||
+         !write_text("/proc/self/setgroups", "deny") || !write_text("/proc/self/gid_map", groups)))
+        return false;
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", folder, "tmpfs", 0, "size=64k") == 0;
+}
+
 static void full_disk(void **state)
 {
     (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) != 0 ||
-            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-            mount("tmpfs", folder, "tmpfs", 0, "size=64k") != 0)
+        if (!mount_small())
             _exit(99);
         _exit(on_a_full_disk());
     }

@@ -79,7 +79,9 @@ rung_status rungi_checkpoints_prune(rungi_checkpoints *checkpoints, size_t keep,
 typedef struct rungi_checkpoint rungi_checkpoint;
 
 // Opens the checkpoint at `path` (its folder or a mark). With `verify` every byte is compared, else
-// sizes, headers and names. Errors: those of rung_checkpoint_verify. The caller owns the result.
+// sizes, headers and names. Loading into a model after a verified opening cannot fail for damage,
+// so that a bad file changes nothing of the model. Errors: those of rung_checkpoint_verify. The
+// caller owns the result.
 rung_status rungi_checkpoint_open(const char *path, bool verify, rungi_checkpoint **checkpoint_out);
 
 // Told of each checkpoint that was passed over, with the one-line reason.

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/decimal.h"
+
 static void separate(rungi_string *out)
 {
     if (out->size && out->data[out->size - 1] != '\n')
@@ -43,6 +45,7 @@ void rungi_csv_number(rungi_string *out, double value)
     char text[32] = "";
     if (isfinite(value))
         snprintf(text, sizeof text, "%.15g", value);
+    rungi_decimal_fix(text);
     rungi_csv_text(out, text);
 }
 

@@ -3,6 +3,7 @@
 #include "scratch.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -173,6 +174,24 @@ static void csv_fields(void **state)
     rungi_string_fini(&out);
 }
 
+// Numbers have a dot in every locale that writes a comma.
+static void other_locale(void **state)
+{
+    (void)state;
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8",
+                                          "ru_RU.UTF-8"};
+    bool found = false;
+    for (int i = 0; i < 4 && !found; i++)
+        found = setlocale(LC_NUMERIC, locales[i]) != NULL;
+    if (!found)
+        skip();
+    rungi_string out = {0};
+    rungi_csv_number(&out, 0.5);
+    setlocale(LC_NUMERIC, "C");
+    assert_string_equal(out.data, "0.5");
+    rungi_string_fini(&out);
+}
+
 static void table_from_lines(void **state)
 {
     (void)state;
@@ -199,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(torn_lines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
         cmocka_unit_test(csv_fields),
+        cmocka_unit_test(other_locale),
         cmocka_unit_test_setup_teardown(table_from_lines, set_up, tear_down),
     };
     return RUN_TESTS(tests);

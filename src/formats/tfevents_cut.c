@@ -115,11 +115,13 @@ rung_status rungi_tfevents_cut(const char *folder, int64_t first_step)
     rung_status status = RUNG_OK;
     for (struct dirent *entry; status == RUNG_OK && (entry = readdir(dir));) {
         char path[RUNGI_PATH_MAX];
-        if (!rungi_text_match("events.out.tfevents.*", entry->d_name) ||
-            rungi_name_is_temporary(entry->d_name, "tmp"))
+        if (!rungi_text_match("events.out.tfevents.*", entry->d_name))
             continue;
         status = rungi_path_format(path, "%s/%s", folder, entry->d_name);
-        if (status == RUNG_OK)
+        // What a killed cut left would be read as an event file.
+        if (status == RUNG_OK && rungi_name_is_temporary(entry->d_name, "tmp"))
+            (void)rungi_io_remove(path, NULL);
+        else if (status == RUNG_OK)
             status = cut_file(path, first_step);
     }
     closedir(dir);
