@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ladder/rungs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "rung/ladder.h"
+
+static bool say(char *why, size_t size, const char *reason)
+{
+    snprintf(why, size, "%s", reason);
+    return false;
+}
+
+static bool layout(const rungi_train_config *c, rung_layout wanted, const char *name, char *setting,
+                   size_t size, char *why, size_t why_size)
+{
+    if (c->plan.layout == wanted)
+        return say(why, why_size, "the base has it already");
+    if (strcmp(c->model.name, "mlp") == 0)
+        return say(why, why_size, "the model has no images inside");
+    snprintf(setting, size, "plan.layout=%s", name);
+    return true;
+}
+
+static bool channels_last(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    return layout(c, RUNG_LAYOUT_CHANNELS_LAST, "channels_last", setting, size, why, why_size);
+}
+
+static bool blocked(const rungi_train_config *c, char *setting, size_t size, char *why,
+                    size_t why_size)
+{
+    return layout(c, RUNG_LAYOUT_BLOCKED, "blocked", setting, size, why, why_size);
+}
+
+static bool fuse(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    if (c->plan.fuse)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "plan.fuse=true");
+    return true;
+}
+
+static bool own_kernels(const rungi_train_config *c, char *setting, size_t size, char *why,
+                        size_t why_size)
+{
+    if (c->plan.kernels == RUNG_KERNELS_OWN)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "plan.kernels=own");
+    return true;
+}
+
+static bool workers(const rungi_train_config *c, char *setting, size_t size, char *why,
+                    size_t why_size)
+{
+    if (c->data.source == RUNGI_DATA_PRELOADED)
+        return say(why, why_size, "preloaded data need no workers");
+    int64_t wanted = rungi_cpu_count() > 1 ? 2 : 1;
+    if (c->data.num_workers >= wanted)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data.num_workers=%" PRId64, wanted);
+    return true;
+}
+
+static bool prefetch(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->data.num_workers == 0)
+        return say(why, why_size, "needs workers, which were not kept");
+    snprintf(setting, size, "data.prefetch_factor=%" PRId64, c->data.prefetch_factor * 2);
+    return true;
+}
+
+static bool huge_pages(const rungi_train_config *c, char *setting, size_t size, char *why,
+                       size_t why_size)
+{
+    if (c->memory.huge_pages)
+        return say(why, why_size, "the base has it already");
+    char mode[64] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (!file || !fgets(mode, sizeof mode, file) || strstr(mode, "[never]")) {
+        if (file)
+            fclose(file);
+        return say(why, why_size, "the system gives no huge pages");
+    }
+    fclose(file);
+    snprintf(setting, size, "memory.huge_pages=true");
+    return true;
+}
+
+// A core for the loader and the system.
+static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
+                    size_t why_size)
+{
+    int cores = rungi_cpu_count();
+    int64_t now = c->device.threads ? c->device.threads : cores;
+    if (now < cores)
+        snprintf(setting, size, "device.threads=%d", cores);
+    else if (cores > 1)
+        snprintf(setting, size, "device.threads=%d", cores - 1);
+    else
+        return say(why, why_size, "there is one core");
+    return true;
+}
+
+static bool preloaded(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    if (c->data.source != RUNGI_DATA_REAL)
+        return say(why, why_size, "the data are not read from a data set");
+    snprintf(setting, size, "data.source=preloaded");
+    return true;
+}
+
+const rungi_rung rungi_rungs[] = {
+    {"channels_last", "images as NHWC", RUNGI_NUMERIC, channels_last},
+    {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
+    {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
+    {"own_kernels", "rung's own kernels where they are better", RUNGI_NUMERIC, own_kernels},
+    {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
+    {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},
+    {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
+    {"threads", "another number of threads", RUNGI_NUMERIC, threads},
+    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded},
+    {0},
+};
+
+const char *rung_ladder_rung_name(int index)
+{
+    return index >= 0 && index < RUNG_LADDER_RUNGS ? rungi_rungs[index].name : NULL;
+}
+
+const char *rung_ladder_rung_about(int index)
+{
+    return index >= 0 && index < RUNG_LADDER_RUNGS ? rungi_rungs[index].about : NULL;
+}
+
+const char *rung_verdict_name(rung_verdict verdict)
+{
+    static const char *const names[] = {"kept", "no clear change", "slower", "wrong",
+                                        "not available"};
+    return names[verdict];
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rungs that exist: each is one switch of the configuration.
+#ifndef RUNGI_LADDER_RUNGS_H
+#define RUNGI_LADDER_RUNGS_H
+
+#include "train/train_config.h"
+
+// What a rung may change about the result.
+typedef enum rungi_effect {
+    RUNGI_EXACT,    // nothing: the same bits
+    RUNGI_NUMERIC,  // rounding
+    RUNGI_SEMANTIC, // what is computed: shown as a ceiling, never kept
+} rungi_effect;
+
+typedef struct rungi_rung {
+    const char *name;
+    const char *about;
+    rungi_effect effect;
+    // Writes what to switch, given the best configuration so far: "key=value" into `setting`.
+    // False, with the reason in `why`, when it cannot work here.
+    bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
+                    size_t why_size);
+} rungi_rung;
+
+// In the order of climbing, ended by one without a name.
+extern const rungi_rung rungi_rungs[];
+
+#endif
