@@ -53,16 +53,17 @@ typedef struct rung_train_event {
     double lr;
     double grad_norm; // NaN where it was not computed
     double samples_per_s;
-    double seconds, remaining;  // since fit began; estimate until the end
-    double ms[RUNG_TIME_PARTS]; // mean per step since the last event of this kind; for EVAL,
-                                // CHECKPOINT: the whole
-    double wait_share;          // of the time since the last event, in [0, 1]
-    double accuracy, top5;      // EVAL: shares of the samples
-    int64_t correct, evaluated; // EVAL: samples
-    bool best;                  // EVAL: the best so far; CHECKPOINT: of the best validation
-    const char *path;           // CHECKPOINT
-    rung_status status;         // END
-    const char *note;           // END: why, when it is not the planned end; else NULL
+    double seconds, remaining;     // since fit began; estimate until the end
+    double ms[RUNG_TIME_PARTS];    // mean per step since the last event of this kind; for EVAL,
+                                   // CHECKPOINT: the whole
+    double wait_share;             // of the time since the last event, in [0, 1]
+    double accuracy, top5;         // EVAL: shares of the samples
+    int64_t correct, evaluated;    // EVAL: samples
+    int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
+    bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
+    const char *path;              // CHECKPOINT
+    rung_status status;            // END
+    const char *note;              // END: why, when it is not the planned end; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

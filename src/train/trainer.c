@@ -53,6 +53,7 @@ void rung_trainer_destroy(rung_trainer **trainer)
     rungi_checkpoints_close(&t->checkpoints);
     rungi_session_destroy(&t->s);
     free(t->confusion);
+    free(t->seen);
     free(t->run);
     free(t);
     *trainer = NULL;

@@ -121,6 +121,10 @@ static json_t *event_json(const rung_train_event *e)
         json_object_set_new(o, "evaluated", json_integer(e->evaluated));
         json_object_set_new(o, "best", json_boolean(e->best));
     }
+    if (e->kind == RUNG_EVENT_EPOCH) {
+        json_object_set_new(o, "seen_once", json_integer(e->seen_once));
+        json_object_set_new(o, "seen_again", json_integer(e->seen_again));
+    }
     if (e->kind == RUNG_EVENT_CHECKPOINT)
         json_object_set_new(o, "path", rungi_json_string(e->path));
     if (e->kind == RUNG_EVENT_END) {
