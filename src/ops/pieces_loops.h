@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops over one piece, compiled once per instruction set (see ops/simd.h).
+#include "ops/lanes.h"
 #include "ops/pieces.h"
 #include "ops/simd.h"
 #include "ops/vector_math.h"
@@ -121,25 +122,6 @@ static void piece_bce_gradient(const rungi_piece *p, float *out)
 
 // ---- sums -------------------------------------------------------------------------------------
 
-// GCC's vector extension, so that the order of additions is written down once.
-typedef float piece_f8 __attribute__((vector_size(32)));
-
-static float piece_sum(const float *x, int64_t n)
-{
-    piece_f8 lane[4] = {{0}};
-    int64_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        for (int k = 0; k < 4; k++) {
-            piece_f8 part;
-            __builtin_memcpy(&part, x + i + 8 * k, sizeof part);
-            lane[k] += part;
-        }
-    for (; i < n; i++)
-        lane[i / 8 % 4][i % 8] += x[i];
-    piece_f8 all = (lane[0] + lane[2]) + (lane[1] + lane[3]);
-    return ((all[0] + all[4]) + (all[2] + all[6])) + ((all[1] + all[5]) + (all[3] + all[7]));
-}
-
 static void piece_add_to(const float *x, float *narrow, int64_t n)
 {
     RUNGI_VECTORIZE
@@ -157,8 +139,8 @@ static void piece_widen(float *narrow, double *wide, int64_t n)
 }
 
 #define PIECE_FUNCTION(name) piece_##name,
-#define PIECE_TABLE                                                            \
-    {                                                                          \
-        .function = {RUNGI_PIECE_FUNCTIONS(PIECE_FUNCTION)}, .sum = piece_sum, \
-        .add = piece_add_to, .widen = piece_widen,                             \
+#define PIECE_TABLE                                                                  \
+    {                                                                                \
+        .function = {RUNGI_PIECE_FUNCTIONS(PIECE_FUNCTION)}, .sum = rungi_lanes_sum, \
+        .add = piece_add_to, .widen = piece_widen,                                   \
     }

@@ -3,10 +3,11 @@
 // first, and NaN is larger than all. Integers (i64) without a gradient.
 #include "ops/argmax/argmax.h"
 
+#include "base/error.h"
 #include "ops/cases.h"
 #include "ops/element.h"
-#include "ops/parallel.h"
 #include "ops/rows.h"
+#include "ops/simd.h"
 
 static rung_status infer(rungi_infer *i)
 {
@@ -31,6 +32,17 @@ static double flops(const rungi_query *q)
     return (double)rungi_operand_count(&q->in[0]);
 }
 
+static rungi_rows rows_of(const rungi_query *q)
+{
+    return rungi_rows_of(&q->in[0].shape, ((const rungi_argmax_attr *)q->attr)->dim);
+}
+
+typedef struct job {
+    const rungi_row_loops *loops;
+    int64_t n;
+    int64_t *y;
+} job;
+
 // The largest of n values `step` elements apart from `begin` on.
 static int64_t best_of(const rungi_operand *o, const void *x, int64_t begin, int64_t n,
                        int64_t step)
@@ -47,39 +59,32 @@ static int64_t best_of(const rungi_operand *o, const void *x, int64_t begin, int
     return best;
 }
 
-static int64_t best_of_f32(const float *x, int64_t n, int64_t step)
+static void best_in_row(void *user, int64_t row, const float *const in[2], float *out)
 {
-    int64_t best = 0;
-    float top = x[0];
-    for (int64_t i = 1; i < n && top == top; i++)
-        if (!(x[i * step] <= top)) {
-            best = i;
-            top = x[i * step];
-        }
-    return best;
+    (void)out;
+    const job *j = user;
+    const float *x = in[0];
+    float top = j->loops->max(x, j->n);
+    int64_t i = 0;
+    while (i < j->n - 1 && !(x[i] >= top) && x[i] == x[i])
+        i++;
+    j->y[row] = i;
 }
 
-static rung_status f32_run(const rungi_call *c)
+static rung_status create(const rungi_query *q, rungi_setup *setup)
 {
-    const rungi_query *q = c->q;
-    const float *x = rungi_ptr(c, &q->in[0]);
-    int64_t *y = rungi_ptr(c, &q->out[0]);
-    rungi_rows r = rungi_rows_of(&q->in[0].shape, ((const rungi_argmax_attr *)q->attr)->dim);
-    RUNGI_PARALLEL_FOR(q->threads, r.outer * r.n * r.inner)
-    for (int64_t o = 0; o < r.outer; o++)
-        for (int64_t i = 0; i < r.inner; i++)
-            y[o * r.inner + i] = best_of_f32(x + o * r.n * r.inner + i, r.n, r.inner);
+    rungi_rows r = rows_of(q);
+    setup->workspace = rungi_rows_workspace(&r, q->threads);
     return RUNG_OK;
 }
 
-static rung_status reference_run(const rungi_call *c)
+static rung_status body(const rungi_call *c, rung_isa isa)
 {
     const rungi_query *q = c->q;
-    int64_t *y = rungi_ptr(c, &q->out[0]);
-    rungi_rows r = rungi_rows_of(&q->in[0].shape, ((const rungi_argmax_attr *)q->attr)->dim);
-    for (int64_t k = 0; k < r.outer * r.inner; k++)
-        y[k] = best_of(&q->in[0], rungi_ptr(c, &q->in[0]),
-                       k / r.inner * r.n * r.inner + k % r.inner, r.n, r.inner);
+    rungi_rows r = rows_of(q);
+    job j = {RUNGI_LOOPS_FOR(isa, rungi_row_loops), r.n, rungi_ptr(c, &q->out[0])};
+    rungi_rows_each(&r, rungi_ptr(c, &q->in[0]), NULL, NULL, best_in_row, &j, q->threads,
+                    c->workspace);
     return RUNG_OK;
 }
 
@@ -88,10 +93,20 @@ static bool float32_only(const rungi_query *q, rungi_reason *why)
     return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
 }
 
-static const rungi_kernel plain = {
-    .name = "plain", .kind = RUNGI_OWN, .can_run = float32_only, .run = f32_run};
+RUNGI_ISA_KERNELS(forward, float32_only, create, body)
+
+static rung_status reference_run(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    int64_t *y = rungi_ptr(c, &q->out[0]);
+    rungi_rows r = rows_of(q);
+    for (int64_t k = 0; k < r.outer * r.inner; k++)
+        y[k] = best_of(&q->in[0], rungi_ptr(c, &q->in[0]), rungi_rows_begin(&r, k), r.n, r.inner);
+    return RUNG_OK;
+}
+
 static const rungi_kernel reference = {.name = "reference", .run = reference_run};
-static const rungi_kernel *const forward_cpu[] = {&plain, &reference, NULL};
+static const rungi_kernel *const forward_cpu[] = {RUNGI_ISA_LIST(forward), &reference, NULL};
 
 static const rungi_argmax_attr last = {-1}, first = {0}, middle = {1};
 
