@@ -83,7 +83,7 @@ rung_value rung_flatten(rung_graph *g, rung_value x, int start)
 rung_value rung_cross_entropy_(rung_graph *g, rung_value logits, rung_value labels,
                                const rung_cross_entropy_options *o)
 {
-    rungi_cross_entropy_attr attr = {
+    rungi_class_loss_attr attr = {
         .label_smoothing = o->label_smoothing, .ignore_index = o->ignore_index, .sum = o->sum};
     if (!o->ignore_index && !o->ignore_zero)
         attr.ignore_index = -100;
