@@ -92,7 +92,13 @@ static rung_status backward_reference(const rungi_call *c)
     return RUNG_OK;
 }
 
-static const rungi_kernel plain = {.name = "plain", .kind = RUNGI_OWN, .run = forward_run};
+static bool not_fused(const rungi_query *q, rungi_reason *why)
+{
+    return q->n_fused ? rungi_refuse(why, "applies nothing to its output") : true;
+}
+
+static const rungi_kernel plain = {
+    .name = "plain", .kind = RUNGI_OWN, .can_run = not_fused, .run = forward_run};
 static const rungi_kernel plain_back = {.name = "plain", .kind = RUNGI_OWN, .run = backward_run};
 static const rungi_kernel reference = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_back = {.name = "reference", .run = backward_reference};

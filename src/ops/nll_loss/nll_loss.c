@@ -9,6 +9,14 @@
 #include "ops/class_loss.h"
 #include "ops/element.h"
 
+static rung_status infer(rungi_infer *i)
+{
+    const rungi_class_loss_attr *a = i->attr;
+    RUNG_CHECK(a->label_smoothing == 0, RUNG_INVALID,
+               "nll_loss has no label_smoothing; cross_entropy has");
+    return rungi_class_loss_infer(i);
+}
+
 static double flops(const rungi_query *q)
 {
     return (double)rungi_class_loss_row_count(q);
@@ -95,7 +103,7 @@ const rungi_op rungi_op_nll_loss = {
     .max_in = 3,
     .n_out = 1,
     .precision = RUNGI_HIGH,
-    .infer = rungi_class_loss_infer,
+    .infer = infer,
     .describe = rungi_class_loss_describe,
     .flops = flops,
     .forward = {.name = "forward", .kernels = {forward_cpu}},
