@@ -11,11 +11,65 @@
 extern "C" {
 #endif
 
+// ---- elementwise ------------------------------------------------------------------------------
+
 // y = max(x, 0).
 RUNG_API rung_value rung_relu(rung_graph *g, rung_value x);
+// y = x where x > 0, else slope * x; the slope is 0 or more (PyTorch's default is 0.01).
+RUNG_API rung_value rung_leaky_relu(rung_graph *g, rung_value x, double slope);
+// y = 1 / (1 + e^-x).
+RUNG_API rung_value rung_sigmoid(rung_graph *g, rung_value x);
+RUNG_API rung_value rung_tanh(rung_graph *g, rung_value x);
+// y = x Phi(x) with the normal distribution function, exactly (by erf) and as approximated by tanh.
+RUNG_API rung_value rung_gelu(rung_graph *g, rung_value x);
+RUNG_API rung_value rung_gelu_tanh(rung_graph *g, rung_value x);
+// y = x / (1 + e^-x), also called swish.
+RUNG_API rung_value rung_silu(rung_graph *g, rung_value x);
+// y = factor * x + offset, by constants.
+RUNG_API rung_value rung_scale(rung_graph *g, rung_value x, double factor, double offset);
 
-// y = a + b, shapes broadcast as in PyTorch.
+// y = a + b, a - b, a * b, a / b. Shapes broadcast as in PyTorch, dtypes must be equal.
 RUNG_API rung_value rung_add(rung_graph *g, rung_value a, rung_value b);
+RUNG_API rung_value rung_sub(rung_graph *g, rung_value a, rung_value b);
+RUNG_API rung_value rung_mul(rung_graph *g, rung_value a, rung_value b);
+RUNG_API rung_value rung_div(rung_graph *g, rung_value a, rung_value b);
+
+// The same values in another dtype, converted as rung_convert does; x itself where it has that one.
+// The gradient is cast back; none passes a cast to or from integers.
+RUNG_API rung_value rung_cast(rung_graph *g, rung_value x, rung_dtype dtype);
+
+// ---- along dimensions -------------------------------------------------------------------------
+
+// Dimensions; negative ones count from the end. {0} stands for all. RUNG_DIMS(2, 3) makes one (C
+// only).
+typedef struct rung_dims {
+    int count;
+    int dim[RUNG_MAX_RANK];
+} rung_dims;
+#define RUNG_DIMS(...) \
+    ((rung_dims){.count = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
+
+typedef struct rung_reduce_options {
+    rung_dims dims;
+    bool keepdim; // what is reduced stays as dimensions of 1
+} rung_reduce_options;
+
+// Sum and mean over dimensions: rung_mean(g, x, .dims = RUNG_DIMS(2, 3)). A mean over all
+// dimensions is that of the whole global batch.
+RUNG_API rung_value rung_sum_(rung_graph *g, rung_value x, const rung_reduce_options *options);
+RUNG_API rung_value rung_mean_(rung_graph *g, rung_value x, const rung_reduce_options *options);
+#define rung_sum(g, x, ...) rung_sum_(g, x, &(rung_reduce_options){__VA_ARGS__})
+#define rung_mean(g, x, ...) rung_mean_(g, x, &(rung_reduce_options){__VA_ARGS__})
+
+// Index (i64) of the largest value along a dimension, which disappears: the first of equal ones.
+// Without a gradient.
+RUNG_API rung_value rung_argmax(rung_graph *g, rung_value x, int dim);
+
+// e^x / sum of e^x along a dimension (-1: the last), and its logarithm.
+RUNG_API rung_value rung_softmax(rung_graph *g, rung_value x, int dim);
+RUNG_API rung_value rung_log_softmax(rung_graph *g, rung_value x, int dim);
+
+// ---- with weights, over images ----------------------------------------------------------------
 
 // y = x weight^T + bias over the last dimension; weight [out, in], bias [out] or {0}.
 RUNG_API rung_value rung_f_linear(rung_graph *g, rung_value x, rung_value weight, rung_value bias);
@@ -48,11 +102,18 @@ RUNG_API rung_value rung_max_pool2d_(rung_graph *g, rung_value x,
                                      const rung_pool2d_options *options);
 #define rung_max_pool2d(g, x, ...) rung_max_pool2d_(g, x, &(rung_pool2d_options){__VA_ARGS__})
 
+// ---- shapes -----------------------------------------------------------------------------------
+
 // The same elements under another shape; a dimension 0 is taken from x, one may be -1.
 RUNG_API rung_value rung_reshape(rung_graph *g, rung_value x, rung_shape shape);
 
 // Merges all dimensions from `start` on: [N, C, H, W] with start 1 becomes [N, C*H*W].
 RUNG_API rung_value rung_flatten(rung_graph *g, rung_value x, int start);
+
+// ---- losses -----------------------------------------------------------------------------------
+//
+// Each gives a scalar. A mean is over all that counts in the whole global batch, however it is cut
+// into shards.
 
 typedef struct rung_cross_entropy_options {
     rung_value weight;      // class weights [C], or {0}
@@ -62,12 +123,41 @@ typedef struct rung_cross_entropy_options {
     bool sum;               // reduction: sum instead of mean
 } rung_cross_entropy_options;
 
-// Softmax cross-entropy of logits [N, C] and class indexes [N] (i64 or i32): a scalar. The mean is
-// over the rows that count, in the whole global batch.
+// Softmax cross-entropy of logits [N, C] or [N, C, ...] and class indexes [N] or [N, ...] (i64 or
+// i32). The mean is over the weights of the labels that count.
 RUNG_API rung_value rung_cross_entropy_(rung_graph *g, rung_value logits, rung_value labels,
                                         const rung_cross_entropy_options *options);
 #define rung_cross_entropy(g, logits, labels, ...) \
     rung_cross_entropy_(g, logits, labels, &(rung_cross_entropy_options){__VA_ARGS__})
+
+// Negative log likelihood: the same of log-probabilities. There is no label_smoothing.
+RUNG_API rung_value rung_nll_loss_(rung_graph *g, rung_value log_probabilities, rung_value labels,
+                                   const rung_cross_entropy_options *options);
+#define rung_nll_loss(g, log_probabilities, labels, ...) \
+    rung_nll_loss_(g, log_probabilities, labels, &(rung_cross_entropy_options){__VA_ARGS__})
+
+typedef struct rung_bce_options {
+    rung_value weight;     // of elements, broadcast to the logits; or {0}
+    rung_value pos_weight; // factor of the positive part, broadcast ([C] for classes); or {0}
+    bool sum;              // reduction: sum instead of mean
+} rung_bce_options;
+
+// Binary cross-entropy of logits and targets in [0, 1] of the same shape. The mean is over all
+// elements. No gradient reaches targets and weights.
+RUNG_API rung_value rung_bce_with_logits_(rung_graph *g, rung_value logits, rung_value targets,
+                                          const rung_bce_options *options);
+#define rung_bce_with_logits(g, logits, targets, ...) \
+    rung_bce_with_logits_(g, logits, targets, &(rung_bce_options){__VA_ARGS__})
+
+typedef struct rung_mse_options {
+    bool sum; // reduction: sum instead of mean
+} rung_mse_options;
+
+// The mean of (x - target)^2 over all elements; both have one shape.
+RUNG_API rung_value rung_mse_loss_(rung_graph *g, rung_value x, rung_value target,
+                                   const rung_mse_options *options);
+#define rung_mse_loss(g, x, target, ...) \
+    rung_mse_loss_(g, x, target, &(rung_mse_options){__VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "ops/element.h"
 #include "ops/linear/linear.h"
 #include "ops/parallel.h"
+#include "ops/unary.h"
 
 typedef struct sizes {
     int64_t rows, in, out;
@@ -26,21 +27,22 @@ static bool f32_only(const rungi_query *q, rungi_reason *why)
 static bool blas_can_run(const rungi_query *q, rungi_reason *why)
 {
     for (int i = 0; i < q->n_fused; i++)
-        if (strcmp(q->fused[i].op->name, "relu") != 0 || i > 0)
+        if (!rungi_unary_find(q->fused[i].op))
             return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
     return f32_only(q, why);
 }
 
-static void finish_rows(float *y, const float *bias, int64_t rows, int64_t n, bool relu,
-                        int threads)
+// Adds the bias and applies what is fused, row by row while it is cached.
+static void finish_rows(const rungi_query *q, float *y, const float *bias, int64_t rows, int64_t n)
 {
-    RUNGI_PARALLEL_FOR(threads, rows * n)
+    RUNGI_PARALLEL_FOR(q->threads, rows * n)
     for (int64_t r = 0; r < rows; r++) {
         float *row = y + r * n;
         for (int64_t j = 0; bias && j < n; j++)
             row[j] += bias[j];
-        for (int64_t j = 0; relu && j < n; j++)
-            row[j] = row[j] < 0 ? 0 : row[j];
+        for (int i = 0; i < q->n_fused; i++)
+            rungi_unary_apply(rungi_unary_find(q->fused[i].op), q->fused[i].attr, q->isa, row, row,
+                              n);
     }
 }
 
@@ -54,7 +56,7 @@ static rung_status blas_forward(const rungi_call *c)
                 rungi_ptr(c, &q->in[0]), (int)s.in, rungi_ptr(c, &q->in[1]), (int)s.in, 0, y,
                 (int)s.out);
     if (bias || q->n_fused)
-        finish_rows(y, bias, s.rows, s.out, q->n_fused > 0, q->threads);
+        finish_rows(q, y, bias, s.rows, s.out);
     return RUNG_OK;
 }
 
