@@ -51,8 +51,8 @@ static void *root_pointer(const rungi_instance *s, int index)
     switch (t->kind) {
     case RUNGI_TENSOR_ARENA:
         return s->arena->data + t->offset;
-    case RUNGI_TENSOR_SHARD:
-        return s->shard + t->offset;
+    case RUNGI_TENSOR_KEPT:
+        return s->kept + t->offset;
     case RUNGI_TENSOR_PARAM:
         return p->state->params + p->state->entries[entry].offset;
     case RUNGI_TENSOR_GRAD:
@@ -121,6 +121,7 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
     s->arena = arena;
     s->grads = grads;
     s->arena_generation = -1;
+    s->rt.samples = plan->options.batch;
     rung_status status = RUNG_OK;
     s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
     s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);
@@ -130,8 +131,9 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
         goto undo;
     }
     RUNG_TRY_GOTO(undo, arena_reserve(arena, plan->arena_bytes));
-    RUNG_TRY_GOTO(undo, rung_device_alloc(plan->device, plan->shard_bytes, "batch statistics",
-                                          (void **)&s->shard));
+    if (plan->kept_bytes)
+        RUNG_TRY_GOTO(undo, rung_device_alloc(plan->device, plan->kept_bytes, "statistics",
+                                              (void **)&s->kept));
     RUNG_TRY_GOTO(undo, make_constants(s));
     RUNG_TRY_GOTO(undo, make_calls(s, first));
     set_pointers(s);
@@ -154,7 +156,7 @@ void rungi_instance_destroy(rungi_instance **instance)
     for (size_t i = 0; s->ptr && i < p->tensors.count; i++)
         if (p->tensors.data[i].kind == RUNGI_TENSOR_CONST && p->tensors.data[i].root == (int)i)
             free(s->ptr[i]);
-    rung_device_free(p->device, s->shard);
+    rung_device_free(p->device, s->kept);
     free(s->ptr);
     free(s->calls);
     free(s->normalizer);

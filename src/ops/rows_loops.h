@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops over one row, compiled once per instruction set (see ops/simd.h).
-#include "ops/lanes.h"
+#include "ops/row_lanes.h"
 #include "ops/rows.h"
 #include "ops/simd.h"
 #include "ops/vector_math.h"

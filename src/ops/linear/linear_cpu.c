@@ -17,11 +17,6 @@ static sizes sizes_of(const rungi_query *q)
     return (sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
-static bool f32_only(const rungi_query *q, rungi_reason *why)
-{
-    return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
-}
-
 // ---- OpenBLAS ---------------------------------------------------------------------------------
 
 static bool blas_can_run(const rungi_query *q, rungi_reason *why)
@@ -29,7 +24,7 @@ static bool blas_can_run(const rungi_query *q, rungi_reason *why)
     for (int i = 0; i < q->n_fused; i++)
         if (!rungi_unary_find(q->fused[i].op))
             return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return f32_only(q, why);
+    return rungi_f32_only(q, why);
 }
 
 // Adds the bias and applies what is fused, row by row while it is cached.
@@ -153,13 +148,13 @@ static rung_status data_reference(const rungi_call *c)
 
 static const rungi_kernel openblas_forward = {.name = "openblas",
                                               .kind = RUNGI_LIBRARY,
-                                              .fuses = true,
                                               .can_run = blas_can_run,
+                                              .fuses = true,
                                               .run = blas_forward};
 static const rungi_kernel openblas_weight = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_weight};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_weight};
 static const rungi_kernel openblas_data = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_data};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_data};
 static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
