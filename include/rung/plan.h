@@ -46,6 +46,7 @@ typedef struct rung_compile_options {
     bool fuse;
     rung_layout layout;
     rung_kernels kernels;
+    bool float64;      // everything in float64 by the reference kernels: slow, to check others by
     rung_arena *arena; // shared memory for activations; NULL: the plan has its own
 } rung_compile_options;
 
@@ -82,6 +83,11 @@ RUNG_API rung_status rung_plan_output(const rung_plan *plan, const char *output,
                                       rung_view *view_out);
 // The loss of the last forward.
 RUNG_API rung_status rung_plan_loss(const rung_plan *plan, float *loss_out);
+
+// The gradient of a parameter as the last backward left it, in the plan's precision.
+// Errors: RUNG_NOT_FOUND when the plan computes no gradient of that name.
+RUNG_API rung_status rung_plan_grad(const rung_plan *plan, const char *parameter,
+                                    rung_view *view_out);
 
 typedef struct rung_plan_memory {
     uint64_t arena;       // bytes of activations, gradients of activations and workspace

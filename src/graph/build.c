@@ -334,7 +334,7 @@ static bool may_add_in_place(const builder *b, int value, size_t k)
 static int param_grad(builder *b, int value)
 {
     rungi_tensor t = {.kind = RUNGI_TENSOR_GRAD, .value = value, .is_grad = true};
-    t.operand = (rungi_operand){.dtype = RUNG_F32, .shape = b->types[value].shape};
+    t.operand = (rungi_operand){.dtype = b->types[value].dtype, .shape = b->types[value].shape};
     int index = rungi_plan_tensor(b->p, &t);
     b->failed |= index < 0;
     return index;
@@ -542,6 +542,9 @@ rung_status rungi_plan_build(rung_plan *p)
     builder b = {.p = p, .g = p->graph};
     RUNG_CHECK(allocate(&b), RUNG_NO_MEMORY, "no memory for a plan");
     RUNG_TRY(rungi_graph_infer(p->graph, p->symbols, b.types));
+    for (size_t i = 0; p->options.float64 && i < p->graph->values.count; i++)
+        if (b.types[i].dtype == RUNG_F32)
+            b.types[i].dtype = RUNG_F64;
     RUNG_TRY(rungi_plan_layouts(p, b.types, b.value_layout, b.node_layout));
     mark_live(&b);
     if (p->options.gradients)

@@ -113,7 +113,9 @@ struct rungi_instance {
     int arena_generation;
     float *grads; // flat gradients that backward writes; the state's by default
     char *kept;   // memory of KEPT tensors
-    void **ptr;   // pointer table, by tensor
+    // In a float64 plan, by tensor: the float32 values behind a leaf that is kept in float64 here.
+    const void **behind;
+    void **ptr; // pointer table, by tensor
     rungi_call *calls;
     double *normalizer; // by node
     rungi_runtime rt;

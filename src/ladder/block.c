@@ -22,6 +22,7 @@ typedef struct block {
     double step_ms[65536];
     int64_t measured, samples;
     int64_t began, ended;
+    double gradient_error;
 } block;
 
 static rung_status one_step(block *b)
@@ -121,6 +122,78 @@ static void add_checksum(const rungi_session *s, json_t *out)
     json_object_set_new(out, "state", json_string(text));
 }
 
+// ---- the gradient against float64 -------------------------------------------------------------
+
+enum { CHECKED_SAMPLES = 8 };
+#define CHECKED_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
+
+// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
+static double largest_error(const rungi_session *s, const rung_plan *truth)
+{
+    double worst = 0;
+    for (int64_t k = 0; k < s->n_segments; k++) {
+        rung_view want;
+        const float *got = s->state->grads + s->segments[k].begin;
+        int64_t count = s->segments[k].end - s->segments[k].begin;
+        double top = 0, error = 0;
+        if (rung_plan_grad(truth, s->segments[k].name, &want) != RUNG_OK)
+            continue;
+        for (int64_t i = 0; i < count; i++) {
+            double value = ((const double *)want.data)[i];
+            top = fmax(top, fabs(value));
+            error = fmax(error, fabs(value - got[i]));
+        }
+        if (top > 0)
+            worst = fmax(worst, error / top);
+    }
+    return worst;
+}
+
+static double forward_flops(const rung_plan *plan)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->n_forward; i++)
+        flops += rungi_query_cost(&plan->steps.data[i].q).flops;
+    return flops;
+}
+
+// Compares the gradient of the first samples, at the weights as they are, with the float64 plan's.
+// NAN when the model is too large for that.
+static rung_status gradient_error(rungi_session *s, double *out)
+{
+    rung_batch batch;
+    rungi_feed feeds[RUNG_MAX_FIELDS];
+    rung_plan *truth = NULL;
+    double loss;
+    *out = NAN;
+    RUNG_TRY(rung_loader_next(s->train_loader, &batch));
+    int64_t count = batch.count < CHECKED_SAMPLES ? batch.count : CHECKED_SAMPLES;
+    rungi_batch_view view = {.count = count,
+                             .feeds = feeds,
+                             .n_feeds = rungi_session_feeds(s, &batch, feeds),
+                             .seed = (uint64_t)s->c->seed};
+    rung_compile_options o = {.batch = count, .training = true, .gradients = true, .float64 = true};
+    rung_status status = rung_compile(s->graph, s->state, &o, &truth);
+    if (status == RUNG_OK && forward_flops(truth) <= CHECKED_FLOPS) {
+        for (int i = 0; status == RUNG_OK && i < view.n_feeds; i++)
+            status = rung_plan_bind(truth, feeds[i].input, feeds[i].data);
+        rung_plan_set_step(truth, view.seed, 0);
+        if (status == RUNG_OK)
+            status = rung_plan_forward(truth);
+        if (status == RUNG_OK)
+            status = rung_plan_backward(truth);
+        if (status == RUNG_OK)
+            status = rungi_engine_train(s->engine, &view, &loss);
+        if (status == RUNG_OK)
+            *out = largest_error(s, truth);
+    }
+    rung_plan_destroy(&truth);
+    rung_loader_release(s->train_loader, &batch);
+    if (status != RUNG_OK)
+        return status;
+    return rung_loader_seek(s->train_loader, 0, 0);
+}
+
 static json_t *report(const block *b)
 {
     json_t *o = json_object(), *ms = json_object(), *losses = json_array();
@@ -149,6 +222,7 @@ static json_t *report(const block *b)
             json_array_append_new(losses, rungi_json_real(b->losses[i]));
         json_object_set_new(o, "losses", json_incref(losses));
         add_checksum(b->s, o);
+        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient_error));
     }
     json_decref(losses);
     return o;
@@ -162,6 +236,11 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
     b->o = options;
     rung_status status = rungi_session_create(
         context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &b->s);
+    if (status == RUNG_OK && options->gate)
+        status = gradient_error(b->s, &b->gradient_error);
+    // Running statistics moved with that: begin as any run begins.
+    if (status == RUNG_OK && options->gate)
+        status = rung_state_init(b->s->state, (uint64_t)b->s->c->seed);
     if (status == RUNG_OK && options->disturb > 0)
         disturb(b->s, options->disturb, options->disturb_seed);
     if (status == RUNG_OK)

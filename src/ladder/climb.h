@@ -17,6 +17,7 @@ typedef struct rungi_gate_run {
     double losses[RUNGI_GATE_STEPS];
     int64_t count;
     char state[40];
+    double gradient_error; // NAN: not computed
 } rungi_gate_run;
 
 typedef struct rungi_climb {

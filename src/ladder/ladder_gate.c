@@ -5,7 +5,8 @@
 // The envelope: training amplifies rounding, so two right programs drift apart. How fast is
 // measured on the base itself: its initial weights are disturbed by one rounding (2^-24 relative),
 // several times, and the largest relative difference of a loss from the undisturbed run is kept.
-// A numeric rung may differ ten times as much.
+// A numeric rung may differ ten times as much. Its gradient at the initial weights must also be as
+// near to the gradient in float64 as the base's is, within the same factor.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@ static rung_status gate_run(rungi_climb *k, const char *settings, const char *mo
     rung_status status = rungi_json_array(o, "a block", "losses", &losses);
     if (status == RUNG_OK)
         status = rungi_json_text(o, "a block", "state", &state);
+    if (status == RUNG_OK)
+        status = rungi_json_f64(o, "a block", "gradient_error", &out->gradient_error);
     if (status == RUNG_OK) {
         snprintf(out->state, sizeof out->state, "%s", state);
         for (size_t i = 0; i < json_array_size(losses) && i < RUNGI_GATE_STEPS; i++) {
@@ -71,6 +74,21 @@ static rung_status need_base(rungi_climb *k)
     return RUNG_OK;
 }
 
+static void judge_numeric(const rungi_climb *k, const rungi_gate_run *candidate, rung_rung *out)
+{
+    double seen = deviation(&k->base_gate, candidate), allowed = ALLOWED * k->envelope + FLOOR;
+    double error = candidate->gradient_error, base = k->base_gate.gradient_error;
+    double allowed_error = ALLOWED * base + FLOOR;
+    bool gradient = isnan(base) || error <= allowed_error;
+    out->gate_passed = seen <= allowed && gradient;
+    int used = snprintf(out->gate_detail, sizeof out->gate_detail,
+                        "losses of %" PRId64 " steps within %.1e of the base (allowed %.1e)",
+                        candidate->count, seen, allowed);
+    if (!isnan(base) && used > 0 && (size_t)used < sizeof out->gate_detail)
+        snprintf(out->gate_detail + used, sizeof out->gate_detail - (size_t)used,
+                 ", gradient within %.1e of float64 (base %.1e)", error, base);
+}
+
 rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char *settings,
                              rung_rung *out)
 {
@@ -93,10 +111,6 @@ rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char 
                  out->gate_passed ? "same bits" : "other bits", candidate.count);
         return RUNG_OK;
     }
-    double seen = deviation(&k->base_gate, &candidate), allowed = ALLOWED * k->envelope + FLOOR;
-    out->gate_passed = seen <= allowed;
-    snprintf(out->gate_detail, sizeof out->gate_detail,
-             "loss within %.1e of the base over %" PRId64 " steps, allowed %.1e", seen,
-             candidate.count, allowed);
+    judge_numeric(k, &candidate, out);
     return RUNG_OK;
 }
