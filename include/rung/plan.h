@@ -9,6 +9,7 @@
 #define RUNG_PLAN_H
 
 #include "rung/state.h"
+#include "rung/tuning.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,8 +47,9 @@ typedef struct rung_compile_options {
     bool fuse;
     rung_layout layout;
     rung_kernels kernels;
-    bool float64;      // everything in float64 by the reference kernels: slow, to check others by
-    rung_arena *arena; // shared memory for activations; NULL: the plan has its own
+    rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
+    bool float64;        // everything in float64 by the reference kernels: slow, to check others by
+    rung_arena *arena;   // shared memory for activations; NULL: the plan has its own
 } rung_compile_options;
 
 // Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,

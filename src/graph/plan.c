@@ -77,6 +77,7 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
     RUNG_TRY(rungi_instance_create(p, arena, p->state->grads, true, &p->instance));
     // What the caller's options point to is not kept.
     p->options.dims = NULL;
+    p->options.tuning = NULL;
     p->options.outputs = NULL;
     return RUNG_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "graph/tune.h"
 #include "ops/threads.h"
 
 rungi_policy rungi_plan_policy(const rung_plan *p)
@@ -34,6 +35,12 @@ static rung_status select_step(rung_plan *p, rungi_step *step)
     step->kernel =
         rungi_kernel_choose(&step->q, p->device->backend->kind, rungi_plan_policy(p), &log);
     step->refusals = log.data;
+    if (p->options.tuning && step->kernel) {
+        const rungi_kernel *fastest;
+        RUNG_TRY(rungi_tuning_choose(p->options.tuning, rung_device_context(p->device), &step->q,
+                                     p->device->backend->kind, &fastest));
+        step->kernel = fastest ? fastest : step->kernel;
+    }
     RUNG_CHECK(step->kernel, RUNG_UNSUPPORTED, "layer %s: no kernel of %s for %s can run here (%s)",
                layer, step->q.op->name, rungi_query_pass(&step->q)->name, rungi_string_text(&log));
     if (step->kernel->create && step->kernel->create(&step->q, &step->setup) != RUNG_OK)

@@ -39,8 +39,12 @@ static rung_status make(rung_context *context, const rung_config *config, const 
 rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
                                 rung_trainer **trainer_out)
 {
-    return make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL},
-                trainer_out);
+    char *tuning = run ? rungi_path_join(run, "tuning.json") : NULL;
+    rung_status status =
+        make(context, config, run,
+             &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .tuning = tuning}, trainer_out);
+    free(tuning);
+    return status;
 }
 
 void rung_trainer_destroy(rung_trainer **trainer)

@@ -55,6 +55,16 @@ static rung_status open_checkpoints(rung_trainer *t)
     return status;
 }
 
+// The choices of kernels belong to the run: a resume makes the same ones.
+static rung_status save_tuning(const rung_trainer *t)
+{
+    char *path = in_run(t, "tuning.json");
+    RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
+    rung_status status = rung_tuning_save(t->s->tuning, path);
+    free(path);
+    return status;
+}
+
 rung_status rungi_trainer_open_run(rung_trainer *t)
 {
     if (!t->run)
@@ -74,6 +84,8 @@ rung_status rungi_trainer_open_run(rung_trainer *t)
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));
+    if (t->s->tuning)
+        RUNG_TRY_GOTO(done, save_tuning(t));
     RUNG_TRY_GOTO(done, open_logs(t));
 done:
     free(text);
