@@ -105,7 +105,7 @@ static rung_status make_schedule(rungi_session *s)
 {
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
-    s->batches_per_epoch = s->c->train.overfit_one_batch ? 1 : info.batches_per_epoch;
+    s->batches_per_epoch = info.batches_per_epoch;
     s->total_steps = s->c->train.steps;
     if (!s->total_steps &&
         __builtin_mul_overflow(s->c->train.epochs, info.batches_per_epoch, &s->total_steps))

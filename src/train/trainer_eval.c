@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "train/trainer.h"
 
+enum { HARVEST_BATCHES = 256 }; // at most so many batches are left to the timeline
+
 typedef struct tally {
     double loss; // sum over samples
     int64_t samples, correct, correct5;
@@ -71,6 +73,8 @@ static rung_status run(rung_trainer *t, tally *sum)
             status = count_batch(t, &batch, loss, sum);
         rung_loader_release(s->val_loader, &batch);
         RUNG_TRY(status);
+        if (i % HARVEST_BATCHES == HARVEST_BATCHES - 1)
+            rungi_windows_harvest(t);
     }
     return RUNG_OK;
 }

@@ -96,6 +96,8 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     const rungi_session *s = t->s;
     char schedule[RUNG_SCHEDULE_TEXT], described[RUNG_SCHEDULE_TEXT], *yaml;
     rung_shape image;
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader, &info);
     RUNG_TRY(rungi_session_image(s, &image));
     RUNG_TRY(rung_config_dump(s->config, 0, &yaml));
     json_t *o = json_object();
@@ -104,10 +106,12 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "position", json_integer(t->at.position));
     json_object_set_new(o, "samples", json_integer(t->at.samples));
     json_object_set_new(o, "total_steps", json_integer(s->total_steps));
+    json_object_set_new(o, "samples_per_epoch", json_integer(info.samples_per_epoch));
     json_object_set_new(o, "seed", json_integer(s->c->seed));
     json_object_set_new(o, "exact", json_boolean(s->c->exact));
     json_object_set_new(o, "shards", json_integer(s->c->train.shards));
     json_object_set_new(o, "batch_size", json_integer(s->c->data.batch_size));
+    json_object_set_new(o, "model", json_string(s->c->model.name));
     json_object_set_new(o, "optimizer", json_string(rung_optimizer_name(s->c->optim.name)));
     json_object_set_new(o, "optimizer_steps", steps_json(s));
     json_object_set_new(o, "schedule",
@@ -119,7 +123,6 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "best_step", json_integer(t->at.best_step));
     json_object_set_new(o, "stop_best", number(t->at.stop_best));
     json_object_set_new(o, "stop_count", json_integer(t->at.stop_count));
-    json_object_set_new(o, "stopped_early", json_boolean(t->at.stopped_early));
     json_object_set_new(o, "classes", json_integer(s->classes));
     json_object_set_new(o, "class_names", classes_json(s));
     json_object_set_new(o, "image",
@@ -131,30 +134,12 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     return RUNG_OK;
 }
 
-// A checkpoint with a weight that is not finite never takes the place of a good one (case C47).
-static rung_status check_finite(const rung_trainer *t)
-{
-    for (int i = 0; i < rung_state_count(t->s->state); i++) {
-        rung_state_entry e = rung_state_at(t->s->state, i);
-        int64_t count;
-        RUNG_TRY(rung_shape_count(&e.shape, &count));
-        const float *data = e.data;
-        for (int64_t k = 0; e.dtype == RUNG_F32 && k < count; k++)
-            RUNG_CHECK(isfinite(data[k]), RUNG_DIVERGED,
-                       "step %" PRId64 ": %s is %g at element %" PRId64
-                       ": no checkpoint is written, the last good one is kept",
-                       t->at.step, e.name, (double)data[k], k);
-    }
-    return RUNG_OK;
-}
-
 rung_status rungi_trainer_save(rung_trainer *t, bool best)
 {
     char name[48];
     sources model = {0}, optimizer = {0};
     json_t *state = NULL;
     rung_status status;
-    RUNG_TRY(check_finite(t));
     snprintf(name, sizeof name, "step-%08" PRId64, t->at.step);
     RUNG_TRY_GOTO(done, model_sources(t->s, &model));
     RUNG_TRY_GOTO(done, optimizer_sources(t->s, &optimizer));
@@ -230,7 +215,9 @@ static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
     RUNG_TRY(rungi_json_i64(o, where, "best_step", INT64_MIN, INT64_MAX, &at->best_step));
     RUNG_TRY(rungi_json_f64(o, where, "stop_best", &at->stop_best));
     RUNG_TRY(rungi_json_i64(o, where, "stop_count", 0, INT64_MAX, &at->stop_count));
-    RUNG_TRY(rungi_json_bool(o, where, "stopped_early", &at->stopped_early));
+    // By the patience of now: raising it lets a run go on.
+    int64_t patience = t->s->c->train.early_stop_patience;
+    at->stopped_early = patience > 0 && at->stop_count >= patience;
     RUNG_TRY(rungi_json_object(o, where, "optimizer_steps", &steps));
     for (int64_t i = 0; i < t->s->n_segments; i++) {
         int64_t count;
@@ -247,5 +234,8 @@ rung_status rungi_trainer_load(rung_trainer *t, rungi_checkpoint *checkpoint, bo
         return RUNG_OK;
     RUNG_TRY(load_optimizer(t->s, checkpoint));
     RUNG_TRY(load_progress(t, checkpoint));
+    t->saved_step = t->at.step;
+    if (t->s->c->train.overfit_one_batch)
+        return RUNG_OK; // its one batch is the first
     return rung_loader_seek(t->s->train_loader, t->at.epoch, t->at.position);
 }
