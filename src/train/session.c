@@ -122,7 +122,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
     s->c = rungi_config_values(s->config);
     RUNG_TRY(make_device(s));
     if (o->image) {
-        RUNG_TRY(rungi_session_set_classes(s, o->classes, (const char *const *)o->class_names));
+        RUNG_TRY(rungi_session_set_classes(s, o->classes, o->class_names));
         image = *o->image;
     } else {
         RUNG_TRY(rungi_session_open_data(s, o->parts));
@@ -156,6 +156,14 @@ rung_status rungi_session_create(rung_context *context, const rung_config *confi
     }
     *session_out = s;
     return RUNG_OK;
+}
+
+int64_t rungi_session_logits(const rungi_session *s)
+{
+    for (size_t i = 0; i < s->graph->outputs.count; i++)
+        if (strcmp(s->graph->outputs.data[i].name, "logits") == 0)
+            return s->graph->values.data[s->graph->outputs.data[i].value].shape.dim[1];
+    return 0;
 }
 
 void rungi_session_destroy(rungi_session **session)

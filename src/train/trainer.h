@@ -87,6 +87,8 @@ rung_status rungi_event_send(rung_trainer *t, rung_train_event *event);
 
 // trainer_state.c: checkpoints.
 rung_status rungi_trainer_save(rung_trainer *t, bool best);
+// "step-00000100"
+void rungi_trainer_checkpoint_name(const rung_trainer *t, char *out, size_t size);
 // RUNG_DIVERGED naming the first tensor of the state with a value that is not finite.
 rung_status rungi_trainer_check_finite(const rung_trainer *t);
 // Loads weights, and with `all` optimizer and progress.

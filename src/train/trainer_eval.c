@@ -81,11 +81,7 @@ static rung_status run(rung_trainer *t, tally *sum)
 
 static rung_status evaluate(rung_trainer *t, tally *sum)
 {
-    rung_shape logits = {0};
-    for (size_t i = 0; i < t->s->graph->outputs.count; i++)
-        if (strcmp(t->s->graph->outputs.data[i].name, "logits") == 0)
-            logits = t->s->graph->values.data[t->s->graph->outputs.data[i].value].shape;
-    t->classes = logits.dim[1];
+    t->classes = rungi_session_logits(t->s);
     if (!t->confusion)
         t->confusion = calloc((size_t)(t->classes * t->classes), sizeof *t->confusion);
     RUNG_CHECK(t->confusion, RUNG_NO_MEMORY, "no memory for the confusion matrix");

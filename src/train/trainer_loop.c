@@ -2,7 +2,7 @@
 // rung_trainer_fit: steps, logs, validation, checkpoints, and the ends that training can have.
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "train/trainer.h"
@@ -47,13 +47,14 @@ static rung_status save(rung_trainer *t, bool best, bool last)
         return RUNG_OK;
     }
     RUNG_TRY(status);
-    char path[64];
+    char path[64] = "checkpoints/";
+    size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
     status = rungi_trainer_save(t, best);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    snprintf(path, sizeof path, "checkpoints/step-%08" PRId64, t->at.step);
+    rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
     rung_train_event e = rungi_event_now(t, RUNG_EVENT_CHECKPOINT);
     e.ms[RUNGI_TIME_CHECKPOINT] = (double)(rungi_trainer_now(t) - begin) * 1e-6;
     e.path = path;

@@ -52,7 +52,13 @@ static rung_status open_checkpoints(rung_trainer *t)
     rung_status status = rungi_checkpoints_open(
         path, &(rungi_checkpoints_options){.context = t->context}, &t->checkpoints);
     free(path);
-    return status;
+    RUNG_TRY(status);
+    // Killed between a save and its mark.
+    char name[48];
+    rungi_trainer_checkpoint_name(t, name, sizeof name);
+    if (t->saved_step == t->at.step && t->at.best_step == t->at.step)
+        return rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name);
+    return RUNG_OK;
 }
 
 rung_status rungi_trainer_check_run(const char *run)
