@@ -4,6 +4,7 @@
 #define RUNG_RUNG_H
 
 #include "rung/checkpoint.h"
+#include "rung/compare.h"
 #include "rung/config.h"
 #include "rung/context.h"
 #include "rung/data.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss curve of a run, from its metrics.jsonl: so it shows what came before a resume as well.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +7,11 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
 #include "formats/svg_chart.h"
+#include "train/run_metrics.h"
 #include "train/trainer.h"
 
 enum { SMOOTH_FROM = 40 }; // points from which on the training loss gets a moving average
-
-static const size_t FILE_MAX = (size_t)1 << 30;
 
 typedef RUNGI_ARRAY(double) doubles;
 
@@ -22,38 +19,20 @@ typedef struct curve {
     doubles step, loss;
 } curve;
 
-static bool add(curve *c, double step, double loss)
-{
-    return rungi_array_push(&c->step, step) && rungi_array_push(&c->loss, loss);
-}
+typedef struct curves {
+    curve train, validation;
+} curves;
 
-static bool add_line(const char *line, size_t size, curve *train, curve *validation)
+static rung_status add_line(void *user, const char *event, const json_t *line)
 {
-    json_t *o = json_loadb(line, size, 0, NULL);
-    const char *event = json_string_value(json_object_get(o, "event"));
-    const json_t *loss = json_object_get(o, "loss");
-    double step = json_number_value(json_object_get(o, "step"));
-    double value = json_is_number(loss) ? json_number_value(loss) : NAN;
-    bool ok = true;
-    if (event && strcmp(event, "step") == 0)
-        ok = add(train, step, value);
-    else if (event && strcmp(event, "eval") == 0)
-        ok = add(validation, step, value);
-    json_decref(o);
-    return ok;
-}
-
-static rung_status read_curves(const char *path, curve *train, curve *validation)
-{
-    char *data;
-    size_t size;
-    bool ok = true;
-    RUNG_TRY(rungi_fs_read(path, FILE_MAX, &data, &size));
-    for (char *line = data, *end; ok && (end = memchr(line, '\n', size - (size_t)(line - data)));
-         line = end + 1)
-        ok = add_line(line, (size_t)(end - line), train, validation);
-    free(data);
-    RUNG_CHECK(ok, RUNG_NO_MEMORY, "no memory for loss.svg");
+    curves *both = user;
+    bool eval = strcmp(event, "eval") == 0;
+    if (!eval && strcmp(event, "step") != 0)
+        return RUNG_OK;
+    curve *c = eval ? &both->validation : &both->train;
+    RUNG_CHECK(rungi_array_push(&c->step, rungi_metrics_number(line, "step")) &&
+                   rungi_array_push(&c->loss, rungi_metrics_number(line, "loss")),
+               RUNG_NO_MEMORY, "no memory for loss.svg");
     return RUNG_OK;
 }
 
@@ -86,21 +65,17 @@ static rung_status draw(const char *path, const curve *train, const curve *valid
 
 rung_status rungi_trainer_chart(const char *run)
 {
-    curve train = {0}, validation = {0};
-    char *jsonl = rungi_path_join(run, "metrics.jsonl"), *svg = rungi_path_join(run, "loss.svg");
-    rung_status status = RUNG_OK;
-    if (!jsonl || !svg)
-        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for loss.svg");
-    if (status == RUNG_OK)
-        status = read_curves(jsonl, &train, &validation);
-    if (status == RUNG_OK && train.loss.count)
-        status = draw(svg, &train, &validation);
-    curve *both[] = {&train, &validation};
+    curves both = {0};
+    char *svg = rungi_path_join(run, "loss.svg");
+    RUNG_CHECK(svg, RUNG_NO_MEMORY, "no memory for loss.svg");
+    rung_status status = rungi_metrics_each(run, add_line, &both);
+    if (status == RUNG_OK && both.train.loss.count)
+        status = draw(svg, &both.train, &both.validation);
+    curve *all[] = {&both.train, &both.validation};
     for (int i = 0; i < 2; i++) {
-        rungi_array_fini(&both[i]->step);
-        rungi_array_fini(&both[i]->loss);
+        rungi_array_fini(&all[i]->step);
+        rungi_array_fini(&all[i]->loss);
     }
-    free(jsonl);
     free(svg);
     return status;
 }
