@@ -93,6 +93,7 @@ rung_status rungi_event_send(rung_trainer *t, rung_train_event *event)
     if (window >= 0) {
         rungi_window *w = &t->windows[window];
         rungi_windows_harvest(t);
+        event->seconds = (double)(t->harvested - t->began) * 1e-9;
         if (event->kind == RUNG_EVENT_EVAL) {
             event->train_loss = mean_loss(w, t->logged_loss);
         } else {

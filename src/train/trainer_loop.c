@@ -88,7 +88,6 @@ static rung_status validate(rung_trainer *t)
         return RUNG_OK;
     rung_train_event e = rungi_event_now(t, RUNG_EVENT_EVAL);
     RUNG_TRY(rungi_trainer_validate(t, &e));
-    e.seconds = (double)(rungi_trainer_now(t) - t->began) * 1e-9;
     double metric = rungi_trainer_metric(&e, t->s->c->checkpoint.best);
     e.best = better(metric, t->at.best, 0);
     if (e.best) {

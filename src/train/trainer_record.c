@@ -61,6 +61,26 @@ static rung_status open_checkpoints(rung_trainer *t)
     return RUNG_OK;
 }
 
+// Removes what a killed process left half written. The lock is held: nobody else writes here.
+static rung_status remove_temporary(const rung_trainer *t)
+{
+    rungi_names names;
+    RUNG_TRY(rungi_fs_list(t->run, &names));
+    rung_status status = RUNG_OK;
+    for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
+        const char *name = names.data[i];
+        if (strncmp(name, RUNGI_TEMPORARY_PREFIX, strlen(RUNGI_TEMPORARY_PREFIX)) != 0 &&
+            !rungi_name_is_temporary(name, "tmp"))
+            continue;
+        char *path = in_run(t, name);
+        status = path ? rungi_fs_remove_tree(path)
+                      : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a path");
+        free(path);
+    }
+    rungi_names_fini(&names);
+    return status;
+}
+
 rung_status rungi_trainer_check_run(const char *run)
 {
     if (!run)
@@ -87,6 +107,7 @@ rung_status rungi_trainer_open_run(rung_trainer *t)
     rung_status status;
     RUNG_TRY_GOTO(done, rungi_fs_make_folders(t->run));
     RUNG_TRY_GOTO(done, open_checkpoints(t)); // takes the lock: one process trains here
+    RUNG_TRY_GOTO(done, remove_temporary(t));
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));
