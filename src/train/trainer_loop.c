@@ -217,15 +217,23 @@ static rung_status steps(rung_trainer *t)
 
 // ---- fit --------------------------------------------------------------------------------------
 
-static rung_status prepare(rung_trainer *t)
+// Compiles the plans of all batches that a loader gives.
+static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, bool training)
 {
     rung_loader_info info;
-    rung_loader_describe(t->s->train_loader, &info);
+    rung_loader_describe(loader, &info);
+    RUNG_TRY(rungi_engine_prepare(t->s->engine, training, info.last_batch));
+    if (info.batches_per_epoch == 1)
+        return RUNG_OK;
+    return rungi_engine_prepare(t->s->engine, training, t->s->c->data.batch_size);
+}
+
+static rung_status prepare(rung_trainer *t)
+{
     RUNG_TRY(rung_loader_start(t->s->train_loader));
-    RUNG_TRY(rungi_engine_prepare(t->s->engine, true, info.last_batch));
-    int64_t full = t->s->c->data.batch_size;
-    if (full <= info.samples_per_epoch)
-        RUNG_TRY(rungi_engine_prepare(t->s->engine, true, full));
+    if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
+        RUNG_TRY(prepare_plans(t, t->s->val_loader, false));
+    RUNG_TRY(prepare_plans(t, t->s->train_loader, true));
     RUNG_TRY(rungi_trainer_open_run(t));
     // What it took to come here counts for the whole, but not for the first steps.
     rungi_windows_harvest(t);

@@ -73,8 +73,8 @@ static rung_status remove_temporary(const rung_trainer *t)
             !rungi_name_is_temporary(name, "tmp"))
             continue;
         char *path = in_run(t, name);
-        status = path ? rungi_fs_remove_tree(path)
-                      : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a path");
+        status =
+            path ? rungi_fs_remove_tree(path) : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a path");
         free(path);
     }
     rungi_names_fini(&names);
