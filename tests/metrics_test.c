@@ -321,7 +321,11 @@ static void a_step_allocates_nothing(void **state)
         overrides[0] = "train.steps=300";
         fit_counted(overrides, &many);
         assert_true(few.begun > 0);
-        assert_int_equal(few.during, many.during);
+        // With workers, what one prepares for itself may come late: a few calls, not one a step.
+        if (i == 0)
+            assert_int_equal(many.during, few.during);
+        else
+            assert_true(many.during - few.during < 25);
     }
 }
 
