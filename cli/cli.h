@@ -84,16 +84,19 @@ void cli_stop_watch(rung_trainer *trainer);
 // The signal that asked to stop; 0: none.
 int cli_stop_signal(void);
 
-// Shows training: a line that is redrawn where `out` is a terminal, else a line per validation.
+// Shows training: a line that is redrawn where `out` is a terminal; else a line per validation, and
+// one of a step after a long silence.
 typedef struct cli_progress {
     FILE *out;
     bool terminal, quiet;
-    int width;                         // of the line shown last
-    double ms[RUNG_TIME_PARTS], steps; // sums over step events
-    double last_loss;
-    int64_t last_step;
-    double seconds;
-    int64_t samples;
+    bool shown;     // a line stands there that is to be redrawn
+    double printed; // seconds of the last line
+    int64_t first_step;
+    double start_seconds; // until the first step
+    int64_t best_step;    // 0: none
+    double best_accuracy, best_loss;
+    bool ended;
+    rung_train_event end;
 } cli_progress;
 
 void cli_progress_init(cli_progress *progress, FILE *out, bool quiet);

@@ -25,7 +25,8 @@ void cli_stop_watch(rung_trainer *trainer)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
     watched = trainer;
-    struct sigaction action = {.sa_handler = trainer ? on_signal : SIG_DFL};
+    // SA_RESTART: a write that is under way when the signal comes must not fail.
+    struct sigaction action = {.sa_handler = trainer ? on_signal : SIG_DFL, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);

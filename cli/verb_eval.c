@@ -55,11 +55,18 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
         checkpoint = "latest";
     if (cli_value(arguments, "--verify"))
         return verify(arguments->words[0], checkpoint);
+    rung_config *config = NULL;
+    rung_context *own = NULL;
     rung_trainer *trainer = NULL;
     rung_eval_result result;
-    rung_status status = rung_trainer_open(context, arguments->words[0], checkpoint,
-                                           (const char *const *)arguments->overrides,
-                                           arguments->override_count, &trainer);
+    const char *const *overrides = (const char *const *)arguments->overrides;
+    int count = arguments->override_count;
+    rung_status status = rung_run_config(context, arguments->words[0], overrides, count, &config);
+    if (status == RUNG_OK)
+        status = cli_context_create(arguments, rung_config_isa(config), &own);
+    if (status == RUNG_OK)
+        status =
+            rung_trainer_open(own, arguments->words[0], checkpoint, overrides, count, &trainer);
     if (status == RUNG_OK)
         status = rung_trainer_evaluate(trainer, &result);
     if (status == RUNG_OK && cli_value(arguments, "--json")) {
@@ -70,6 +77,8 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
             print_confusion(trainer, &result);
     }
     rung_trainer_destroy(&trainer);
+    rung_context_destroy(&own);
+    rung_config_destroy(&config);
     return status;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,25 +47,40 @@ static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, co
     cli_stop_watch(NULL);
     cli_progress_close(&progress);
     if (run && !arguments->quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
-        printf("run folder: %s\n", run);
+        printf("run      %s (loss.svg, metrics.csv, checkpoints)\n", run);
     return status;
 }
 
-static rung_status resume(const cli_arguments *arguments, const char *run)
+static void print_finished(const char *run, const rung_trainer *trainer)
 {
+    rung_train_place at = rung_trainer_place(trainer);
+    printf("%s: already at step %" PRId64 " of %" PRId64, run, at.step, at.steps);
+    if (at.stopped_early && at.step < at.steps)
+        printf(", where early stopping ended it: raise train.early_stopping.patience to go on\n");
+    else
+        printf(": raise train.steps or train.epochs to go on\n");
+}
+
+static rung_status resume(rung_context *outer, const cli_arguments *arguments, const char *run)
+{
+    rung_config *config = NULL;
     rung_context *context = NULL;
     rung_trainer *trainer = NULL;
+    const char *const *overrides = (const char *const *)arguments->overrides;
     bool finished = false;
-    rung_status status = cli_context_create(arguments, RUNG_ISA_AUTO, &context);
+    rung_status status = rung_run_config(outer, run, overrides, arguments->override_count, &config);
     if (status == RUNG_OK)
-        status = rung_trainer_resume(context, run, (const char *const *)arguments->overrides,
-                                     arguments->override_count, &finished, &trainer);
+        status = cli_context_create(arguments, rung_config_isa(config), &context);
+    if (status == RUNG_OK)
+        status = rung_trainer_resume(context, run, overrides, arguments->override_count, &finished,
+                                     &trainer);
     if (status == RUNG_OK && finished)
-        printf("%s is finished already; raise train.steps or train.epochs to go on\n", run);
+        print_finished(run, trainer);
     else if (status == RUNG_OK)
         status = fit(trainer, arguments, run);
     rung_trainer_destroy(&trainer);
     rung_context_destroy(&context);
+    rung_config_destroy(&config);
     return status;
 }
 
@@ -100,7 +116,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
                               "--resume takes the configuration from its run folder: leave out %s",
                               arguments->words[0]);
     if (old)
-        return resume(arguments, old);
+        return resume(context, arguments, old);
     if (!arguments->word_count)
         return rung_error_set(RUNG_INVALID,
                               "a configuration is missing: rung train CONFIG, or --resume RUN");

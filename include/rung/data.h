@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "rung/context.h"
+#include "rung/image.h"
 #include "rung/status.h"
 #include "rung/tensor.h"
 
@@ -159,6 +160,11 @@ typedef struct rung_idx_options {
 // length or damaged compression; RUNG_DATA for empty sets, unequal counts and labels out of range.
 RUNG_API rung_status rung_source_idx(rung_context *context, const rung_idx_options *options,
                                      rung_source **source_out);
+
+// Reads image number `row` (from 0) of an IDX file of images, plain or gzip-compressed, as a grey
+// picture. The caller gives *image_out to rung_image_fini. Errors: those of rung_source_idx;
+// RUNG_INVALID when there is no such row.
+RUNG_API rung_status rung_idx_image(const char *path, int64_t row, rung_image *image_out);
 
 // CIFAR binary files (https://www.cs.toronto.edu/~kriz/cifar.html). Fields: "image" u8 [3, 32, 32]
 // CHW, "label" i64 [].

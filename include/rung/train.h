@@ -37,31 +37,36 @@ RUNG_API const char *rung_time_part(int index);
 typedef enum rung_event_kind {
     RUNG_EVENT_START,      // everything is prepared; the first step comes next
     RUNG_EVENT_PROGRESS,   // some time has passed: for a line on a terminal; not in metrics.jsonl
-    RUNG_EVENT_STEP,       // every train.log_every steps, and after the last
+    RUNG_EVENT_STEP,       // every train.log_every steps, and before the end
     RUNG_EVENT_EVAL,       // validation has ended
     RUNG_EVENT_CHECKPOINT, // a checkpoint is in place
     RUNG_EVENT_EPOCH,      // an epoch has ended
     RUNG_EVENT_END,        // nothing comes after it
 } rung_event_kind;
 
+// Shares and means are over a window: the time since the last event of the same kind (END: since
+// fit began). Every instant of a window is in exactly one part, so the parts add up to its
+// duration.
 typedef struct rung_train_event {
     rung_event_kind kind;
     int64_t step, steps;   // done, and in the whole run
-    int64_t epoch, epochs; // epoch under way from 1; epochs 0: unknown
+    int64_t epoch, epochs; // epoch under way from 1, and in the whole run
     int64_t samples;       // since the start of the run
-    double loss;           // STEP: mean over the steps since the last; EVAL: of validation
-    double lr;
-    double grad_norm; // NaN where it was not computed
-    double samples_per_s;
-    double seconds, remaining;     // since fit began; estimate until the end
-    double ms[RUNG_TIME_PARTS];    // mean per step since the last event of this kind; for EVAL,
-                                   // CHECKPOINT: the whole
-    double wait_share;             // of the time since the last event, in [0, 1]
-    double accuracy, top5;         // EVAL: shares of the samples
-    int64_t correct, evaluated;    // EVAL: samples
+    double loss;           // of training: mean over the window's steps; EVAL: of validation
+    double train_loss;     // EVAL: mean of training since the last validation
+    double lr;             // of the last step; NaN before it
+    double grad_norm;      // of the last step that computed it; NaN: none did
+    double samples_per_s;  // over the window without validation and checkpoints; EVAL: validated
+    double seconds, remaining;  // since fit began; estimate until the end
+    double ms[RUNG_TIME_PARTS]; // STEP, PROGRESS, EPOCH: mean per step, validation and checkpoints
+                                // that fell into the window included; END: the whole window;
+                                // EVAL, CHECKPOINT: what it took itself, in its own part
+    double wait_share;          // of the window without validation and checkpoints, in [0, 1]
+    double accuracy, top5;      // EVAL: shares of the samples
+    int64_t correct, evaluated; // EVAL: samples
     int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
     bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
-    const char *path;              // CHECKPOINT
+    const char *path;              // CHECKPOINT: in the run folder
     rung_status status;            // END
     const char *note;              // END: why, when it is not the planned end; else NULL
 } rung_train_event;
@@ -79,12 +84,20 @@ typedef struct rung_observer {
 RUNG_API rung_status rung_trainer_create(rung_context *context, const rung_config *config,
                                          const char *run, rung_trainer **trainer_out);
 
+// Reads the configuration of a run folder and takes `overrides` (count of "key=value"), for
+// rung_config_isa: the context that a run goes on in needs the cap that it was begun with. The
+// caller owns it. Errors: RUNG_NOT_FOUND when `run` is no run folder; those of rung_config_load.
+RUNG_API rung_status rung_run_config(rung_context *context, const char *run,
+                                     const char *const *overrides, int count,
+                                     rung_config **config_out);
+
 // Prepares to go on with a run from its newest checkpoint that verifies, or from the start when it
-// has none. `overrides` (count of "key=value") are changes to its configuration; what training
-// depends on to be the same (train.shards, model, seed) is refused, a change of its length or
-// schedule is told to the log.
+// has none; checkpoints that are passed over are told to the log with the reason. `overrides` are
+// changes to its configuration: what makes another run of it (train.shards, model, optim.name,
+// seed) is refused, a change of its length, its schedule or its data is told to the log.
 // *finished_out is set when there is nothing left to do; the trainer is made all the same.
-// Errors: RUNG_NOT_FOUND when `run` is no run folder; those of create.
+// Errors: those of rung_run_config and create; RUNG_CORRUPT when there are checkpoints and none
+// verifies; RUNG_FORMAT for a checkpoint of weights only.
 RUNG_API rung_status rung_trainer_resume(rung_context *context, const char *run,
                                          const char *const *overrides, int count,
                                          bool *finished_out, rung_trainer **trainer_out);
@@ -93,6 +106,14 @@ RUNG_API rung_status rung_trainer_resume(rung_context *context, const char *run,
 RUNG_API rung_status rung_trainer_open(rung_context *context, const char *run,
                                        const char *checkpoint, const char *const *overrides,
                                        int count, rung_trainer **trainer_out);
+
+// Where a run stands: steps done, steps in the whole run, and whether early stopping ended it.
+typedef struct rung_train_place {
+    int64_t step, steps;
+    bool stopped_early;
+} rung_train_place;
+
+RUNG_API rung_train_place rung_trainer_place(const rung_trainer *trainer);
 
 RUNG_API void rung_trainer_destroy(rung_trainer **trainer);
 

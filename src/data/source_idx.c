@@ -262,3 +262,27 @@ rung_status rung_source_idx(rung_context *context, const rung_idx_options *optio
     *source_out = &memory->source;
     return RUNG_OK;
 }
+
+rung_status rung_idx_image(const char *path, int64_t row, rung_image *image_out)
+{
+    idx_file file;
+    RUNG_TRY(read_idx(path, MAGIC_IMAGES, &file));
+    rung_status status = RUNG_OK;
+    size_t pixels = (size_t)(file.dim[1] * file.dim[2]);
+    if (row < 0 || row >= file.dim[0])
+        status = RUNG_FAIL(RUNG_INVALID,
+                           "%s: no row %" PRId64 ": it holds %" PRId64 " images, from row 0 on",
+                           path, row, file.dim[0]);
+    else if (pixels > RUNG_IMAGE_PIXELS_MAX)
+        status = RUNG_FAIL(RUNG_UNSUPPORTED, "%s: its images are too large", path);
+    unsigned char *copy = status == RUNG_OK ? malloc(pixels) : NULL;
+    if (status == RUNG_OK && !copy)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for an image", path);
+    if (status == RUNG_OK) {
+        memcpy(copy, file.bytes + file.header + (size_t)row * pixels, pixels);
+        *image_out = (rung_image){
+            .width = (int)file.dim[2], .height = (int)file.dim[1], .channels = 1, .pixels = copy};
+    }
+    free(file.bytes);
+    return status;
+}

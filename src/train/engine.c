@@ -173,6 +173,16 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
     return RUNG_OK;
 }
 
+bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
+                        rungi_instance **instance_out)
+{
+    if (index >= e->active)
+        return false;
+    *plan_out = e->now[index]->plan;
+    *instance_out = e->now[index]->instances[index];
+    return true;
+}
+
 uint64_t rungi_engine_bytes(const rungi_engine *e)
 {
     uint64_t bytes = 0;

@@ -60,6 +60,11 @@ rung_status rungi_engine_eval(rungi_engine *engine, const rungi_batch_view *batc
 // An output of the last call, all samples in order. Valid until the next call.
 rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
 
+// Shard `index` of the last call: the plan and instance that it was run with, for looking into
+// them. False past the last.
+bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan **plan_out,
+                        rungi_instance **instance_out);
+
 // The plan that trains on (the first shard of) batches of `count`, for listings and memory.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);

@@ -106,7 +106,7 @@ static rung_status make_schedule(rungi_session *s)
 {
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
-    s->batches_per_epoch = s->c->train.overfit_one_batch ? 1 : info.batches_per_epoch;
+    s->batches_per_epoch = info.batches_per_epoch;
     s->total_steps = s->c->train.steps;
     if (!s->total_steps &&
         __builtin_mul_overflow(s->c->train.epochs, info.batches_per_epoch, &s->total_steps))
@@ -123,7 +123,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
     s->c = rungi_config_values(s->config);
     RUNG_TRY(make_device(s));
     if (o->image) {
-        RUNG_TRY(rungi_session_set_classes(s, o->classes, (const char *const *)o->class_names));
+        RUNG_TRY(rungi_session_set_classes(s, o->classes, o->class_names));
         image = *o->image;
     } else {
         RUNG_TRY(rungi_session_open_data(s, o->parts));
@@ -159,6 +159,14 @@ rung_status rungi_session_create(rung_context *context, const rung_config *confi
     }
     *session_out = s;
     return RUNG_OK;
+}
+
+int64_t rungi_session_logits(const rungi_session *s)
+{
+    for (size_t i = 0; i < s->graph->outputs.count; i++)
+        if (strcmp(s->graph->outputs.data[i].name, "logits") == 0)
+            return s->graph->values.data[s->graph->outputs.data[i].value].shape.dim[1];
+    return 0;
 }
 
 void rungi_session_destroy(rungi_session **session)

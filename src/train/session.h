@@ -43,14 +43,13 @@ typedef struct rungi_session {
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
 
-// What the data look like without reading them: for summaries. {0} takes them from the source.
 typedef struct rungi_session_options {
     unsigned parts;
     bool timeline_off;       // no attribution, to measure what it costs
-    const rung_shape *image; // use this shape of image [C, H, W] and `classes` instead of opening
-    int64_t classes;         // data sets (prediction from a run folder)
-    char **class_names;      // copied
-    const char *tuning;      // choices of the run that goes on, a file; NULL: none
+    const rung_shape *image; // after the transforms, [C, H, W]: use it and what follows instead of
+    int64_t classes;         // opening data sets (prediction from a run folder)
+    const char *const *class_names; // copied; NULL: none
+    const char *tuning;             // choices of the run that goes on, a file; NULL: none
 } rungi_session_options;
 
 // Makes a session. `config` is checked and copied; the context is borrowed. Parameters have their
@@ -59,7 +58,7 @@ rung_status rungi_session_create(rung_context *context, const rung_config *confi
                                  const rungi_session_options *options, rungi_session **session_out);
 void rungi_session_destroy(rungi_session **session);
 
-// data.c: sources, samplers, loaders.
+// session_data.c: sources, samplers, loaders.
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
 // Keeps the number of classes and a copy of their names (which may be NULL).
 rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names);
@@ -70,6 +69,17 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
 // latter when something was measured.
 rung_status rungi_session_open_tuning(rungi_session *s, const char *run_file);
 void rungi_session_keep_tuning(rungi_session *s);
+
+// Shape [C, H, W] of a picture before the transforms; false when samples are no pictures of bytes.
+bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out);
+// The transforms of training or validation for a source whose images are `image`; returns how many
+// were written to `list`.
+enum { RUNGI_SESSION_TRANSFORMS = 8 };
+int rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
+                             rung_transform *list);
+
+// Classes that the network tells apart: the width of its logits.
+int64_t rungi_session_logits(const rungi_session *s);
 
 // Feeds of a batch, by the names of its fields. `feeds` has room for RUNG_MAX_FIELDS.
 int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds);

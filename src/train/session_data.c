@@ -8,8 +8,6 @@
 #include "base/philox.h"
 #include "train/session.h"
 
-enum { MAX_TRANSFORMS = 8 };
-
 static rung_status open_source(rungi_session *s, bool validation, rung_source **source_out)
 {
     const rungi_data_config *d = &s->c->data;
@@ -60,20 +58,18 @@ static rung_status split(rungi_session *s)
     return status;
 }
 
-static int add_transforms(const rungi_session *s, bool training, rung_transform *list)
+int rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
+                             rung_transform *list)
 {
     const rungi_data_config *d = &s->c->data;
-    const rung_source *source = training ? s->train_source : s->val_source;
-    if (!source)
-        source = s->train_source;
     int n = 0;
     if (d->pad.count)
         list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_PAD,
                                      .height = (int)d->pad.data[0],
                                      .width = (int)d->pad.data[1]};
     if (training && d->random_crop_padding) {
-        const rung_shape *shape = &source->fields[0].shape;
-        bool planes = source->fields[0].pixels == RUNG_PIXELS_CHW;
+        const rung_shape *shape = &image->shape;
+        bool planes = image->pixels == RUNG_PIXELS_CHW;
         int h = (int)shape->dim[planes ? 1 : 0], w = (int)shape->dim[planes ? 2 : 1];
         list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_CROP,
                                      .height = d->pad.count ? (int)d->pad.data[0] : h,
@@ -101,7 +97,7 @@ static int add_transforms(const rungi_session *s, bool training, rung_transform 
 static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
 {
     const rungi_data_config *d = &s->c->data;
-    rung_transform transforms[MAX_TRANSFORMS] = {0};
+    rung_transform transforms[RUNGI_SESSION_TRANSFORMS] = {0};
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
     rung_loader_options o = {.batch_size = d->batch_size,
                              .shuffle = training && d->shuffle,
@@ -112,7 +108,7 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
                              .drop_last = training && d->drop_last,
                              .timeout = d->num_workers ? (double)d->timeout * 1e-9 : 0,
                              .transforms = transforms};
-    o.transform_count = add_transforms(s, training, transforms);
+    o.transform_count = rungi_session_transforms(s, training, &source->fields[0], transforms);
     if (o.sampler)
         o.shuffle = false;
     if (d->source == RUNGI_DATA_PRELOADED) {
@@ -161,6 +157,17 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out)
     rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
     *shape_out = info.fields[0].shape;
     return RUNG_OK;
+}
+
+bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out)
+{
+    const rung_source *source = s->train_source ? s->train_source : s->val_source;
+    const rung_field *field = &source->fields[0];
+    const int64_t *d = field->shape.dim;
+    if (field->shape.rank != 3 || field->pixels == RUNG_PIXELS_NONE || field->dtype != RUNG_U8)
+        return false;
+    *shape_out = field->pixels == RUNG_PIXELS_HWC ? RUNG_SHAPE(d[2], d[0], d[1]) : field->shape;
+    return true;
 }
 
 int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds)

@@ -18,6 +18,7 @@ static rung_status make(rung_context *context, const rung_config *config, const 
     RUNG_CHECK(t, RUNG_NO_MEMORY, "no memory for a trainer");
     t->context = context;
     t->at = (rungi_progress){.best = NAN, .stop_best = NAN, .best_step = -1};
+    t->saved_step = -1;
     rung_status status = RUNG_OK;
     if (run) {
         t->run = strdup(run);
@@ -68,6 +69,11 @@ void rung_trainer_stop(rung_trainer *trainer)
     atomic_store(&trainer->stop, 1);
 }
 
+rung_train_place rung_trainer_place(const rung_trainer *t)
+{
+    return (rung_train_place){t->at.step, t->s->total_steps, t->at.stopped_early};
+}
+
 const char *const *rung_trainer_classes(const rung_trainer *trainer, int64_t *count_out)
 {
     *count_out = trainer->s->classes;
@@ -76,8 +82,8 @@ const char *const *rung_trainer_classes(const rung_trainer *trainer, int64_t *co
 
 // ---- from a run folder ------------------------------------------------------------------------
 
-static rung_status load_config(rung_context *context, const char *run, const char *const *overrides,
-                               int count, rung_config **config_out)
+rung_status rung_run_config(rung_context *context, const char *run, const char *const *overrides,
+                            int count, rung_config **config_out)
 {
     char *path = rungi_path_join(run, "config.yaml");
     RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
@@ -117,36 +123,55 @@ static rung_status must_equal(const json_t *state, const char *where, const char
     return RUNG_OK;
 }
 
+static rung_status must_be(const json_t *state, const char *where, const char *member,
+                           const char *now, const char *key)
+{
+    const char *then;
+    RUNG_TRY(rungi_json_text(state, where, member, &then));
+    RUNG_CHECK(strcmp(then, now) == 0, RUNG_CONFIG,
+               "%s is %s, but the run was begun with %s: its state does not fit", key, now, then);
+    return RUNG_OK;
+}
+
+static rung_status note_number(const rung_trainer *t, const json_t *state, const char *where,
+                               const char *member, int64_t now, const char *what)
+{
+    int64_t then;
+    RUNG_TRY(rungi_json_i64(state, where, member, 0, INT64_MAX, &then));
+    if (then != now)
+        rungi_log(t->context, RUNG_LOG_NOTICE,
+                  "%s is %" PRId64 " now, the run was begun with %" PRId64, what, now, then);
+    return RUNG_OK;
+}
+
 // What may not change when a run goes on, and what is told when it does.
 static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
 {
     json_t *state = rungi_checkpoint_state(checkpoint);
     const char *where = rungi_checkpoint_path(checkpoint), *schedule;
     const rungi_session *s = t->s;
-    int64_t batch, total;
     bool exact;
     char now[RUNG_SCHEDULE_TEXT];
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader, &info);
     RUNG_TRY(must_equal(state, where, "seed", s->c->seed, "seed"));
     RUNG_TRY(must_equal(state, where, "shards", s->c->train.shards, "train.shards"));
+    RUNG_TRY(must_be(state, where, "model", s->c->model.name, "model.name"));
+    RUNG_TRY(
+        must_be(state, where, "optimizer", rung_optimizer_name(s->c->optim.name), "optim.name"));
     RUNG_TRY(rungi_json_bool(state, where, "exact", &exact));
-    RUNG_TRY(rungi_json_i64(state, where, "batch_size", 1, INT64_MAX, &batch));
-    RUNG_TRY(rungi_json_i64(state, where, "total_steps", 0, INT64_MAX, &total));
     RUNG_TRY(rungi_json_text(state, where, "schedule", &schedule));
     if (exact != s->c->exact)
-        rungi_log(t->context, RUNG_LOG_NOTICE, "exact is %s, the run was begun with %s",
+        rungi_log(t->context, RUNG_LOG_NOTICE, "exact is %s now, the run was begun with %s",
                   s->c->exact ? "true" : "false", exact ? "true" : "false");
-    if (batch != s->c->data.batch_size)
-        rungi_log(t->context, RUNG_LOG_NOTICE,
-                  "data.batch_size is %" PRId64 ", the run was begun with %" PRId64,
-                  s->c->data.batch_size, batch);
-    if (total != s->total_steps)
-        rungi_log(t->context, RUNG_LOG_NOTICE,
-                  "the run has %" PRId64 " steps, it was begun with %" PRId64, s->total_steps,
-                  total);
+    RUNG_TRY(note_number(t, state, where, "batch_size", s->c->data.batch_size, "data.batch_size"));
+    RUNG_TRY(note_number(t, state, where, "samples_per_epoch", info.samples_per_epoch,
+                         "the number of samples in an epoch"));
+    RUNG_TRY(note_number(t, state, where, "total_steps", s->total_steps, "the number of steps"));
     rung_schedule_text(&s->schedule, now, sizeof now);
     if (strcmp(now, schedule) != 0)
-        rungi_log(t->context, RUNG_LOG_NOTICE, "the schedule is %s, the run was begun with %s", now,
-                  schedule);
+        rungi_log(t->context, RUNG_LOG_NOTICE, "the schedule is %s now, the run was begun with %s",
+                  now, schedule);
     return RUNG_OK;
 }
 
@@ -175,8 +200,9 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
 {
     rung_config *config;
     rung_trainer *t = NULL;
-    RUNG_TRY(load_config(context, run, overrides, count, &config));
-    rung_status status = rung_trainer_create(context, config, run, &t);
+    RUNG_TRY(rung_run_config(context, run, overrides, count, &config));
+    rung_status status =
+        make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &t);
     rung_config_destroy(&config);
     RUNG_TRY(status);
     t->resumed = true;
@@ -200,7 +226,7 @@ rung_status rung_trainer_open(rung_context *context, const char *run, const char
     char *path = rungi_text_format("%s/checkpoints/%s", run, checkpoint_name);
     RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
     rung_status status;
-    RUNG_TRY_GOTO(done, load_config(context, run, overrides, count, &config));
+    RUNG_TRY_GOTO(done, rung_run_config(context, run, overrides, count, &config));
     RUNG_TRY_GOTO(done, rungi_checkpoint_open(path, true, &checkpoint));
     RUNG_TRY_GOTO(done, make(context, config, run,
                              &(rungi_session_options){.parts = RUNGI_SESSION_EVAL}, &t));

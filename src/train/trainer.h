@@ -25,12 +25,21 @@ typedef struct rungi_progress {
     bool stopped_early;
 } rungi_progress;
 
-// Sums since the last record.
+// Sums over the steps and the time since a window was opened.
 typedef struct rungi_window {
-    int64_t begin; // clock
     int64_t steps, samples;
     double loss;
+    int64_t ns[RUNG_TIME_PARTS];
 } rungi_window;
+
+enum {
+    RUNGI_WINDOW_LOG,   // since the last STEP
+    RUNGI_WINDOW_SHOWN, // since the last PROGRESS
+    RUNGI_WINDOW_EPOCH, // since the last EPOCH
+    RUNGI_WINDOW_EVAL,  // since the last EVAL
+    RUNGI_WINDOW_FIT,   // since fit began
+    RUNGI_WINDOWS
+};
 
 struct rung_trainer {
     rung_context *context;
@@ -42,11 +51,12 @@ struct rung_trainer {
 
     // during fit
     const rung_observer *observer;
-    int64_t began, shown; // clock: of fit, of the last progress event
-    int64_t steps_before; // steps done when fit began
-    rungi_window window, shown_window;
-    double last_lr, last_norm, last_loss;
-    int64_t saved_step, evaluated_step; // -1
+    int64_t began, prepared, shown; // clock: of fit, of its first step, of the last progress event
+    int64_t steps_before;           // steps done when fit began
+    rungi_window windows[RUNGI_WINDOWS];
+    int64_t harvested; // clock: until where the timeline was added to the windows
+    double last_lr, last_norm, last_loss, logged_loss;
+    int64_t saved_step; // of the newest checkpoint; -1: none
     rungi_checkpoints *checkpoints;
     rungi_jsonl *metrics;
     rungi_tfevents *events;
@@ -66,12 +76,30 @@ static inline int64_t rungi_trainer_now(const rung_trainer *t)
 // The metric that `which` means, as a number of which smaller is better.
 double rungi_trainer_metric(const rung_train_event *eval, rungi_metric which);
 
+// trainer_event.c: windows and events.
+void rungi_windows_begin(rung_trainer *t);
+// Adds the time since the last call to all windows; called before the timeline overwrites it.
+void rungi_windows_harvest(rung_trainer *t);
+// Adds a step to all windows.
+void rungi_windows_step(rung_trainer *t, int64_t samples, double loss);
+// An event with what all of them say.
+rung_train_event rungi_event_now(const rung_trainer *t, rung_event_kind kind);
+// Writes an event to the run folder and shows it to the observer. Those with a window are filled
+// from it, and it begins anew.
+rung_status rungi_event_send(rung_trainer *t, rung_train_event *event);
+
 // trainer_state.c: checkpoints.
 rung_status rungi_trainer_save(rung_trainer *t, bool best);
+// "step-00000100"
+void rungi_trainer_checkpoint_name(const rung_trainer *t, char *out, size_t size);
+// RUNG_DIVERGED naming the first tensor of the state with a value that is not finite.
+rung_status rungi_trainer_check_finite(const rung_trainer *t);
 // Loads weights, and with `all` optimizer and progress.
 rung_status rungi_trainer_load(rung_trainer *t, rungi_checkpoint *checkpoint, bool all);
 
 // trainer_record.c: the run folder.
+// RUNG_INVALID when `run` (which may be NULL) holds a run.
+rung_status rungi_trainer_check_run(const char *run);
 rung_status rungi_trainer_open_run(rung_trainer *t);
 rung_status rungi_trainer_record(rung_trainer *t, const rung_train_event *event);
 rung_status rungi_trainer_close_run(rung_trainer *t);
@@ -79,7 +107,12 @@ rung_status rungi_trainer_close_run(rung_trainer *t);
 // trainer_eval.c
 rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);
 
-// trainer_check.c: names what is not finite after a bad step.
-rung_status rungi_trainer_diverged(rung_trainer *t, const rung_batch *batch, double loss);
+// trainer_check.c: names what is not finite after a bad step. `gradient` says which gradient it is,
+// when the loss is finite; else NULL.
+rung_status rungi_trainer_diverged(rung_trainer *t, const rung_batch *batch, double loss,
+                                   const char *gradient);
+
+// trainer_chart.c: loss.svg of a run folder, from its metrics.jsonl.
+rung_status rungi_trainer_chart(const char *run);
 
 #endif

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "train/trainer.h"
 
+enum { HARVEST_BATCHES = 256 }; // at most so many batches are left to the timeline
+
 typedef struct tally {
     double loss; // sum over samples
     int64_t samples, correct, correct5;
@@ -71,17 +73,15 @@ static rung_status run(rung_trainer *t, tally *sum)
             status = count_batch(t, &batch, loss, sum);
         rung_loader_release(s->val_loader, &batch);
         RUNG_TRY(status);
+        if (i % HARVEST_BATCHES == HARVEST_BATCHES - 1)
+            rungi_windows_harvest(t);
     }
     return RUNG_OK;
 }
 
 static rung_status evaluate(rung_trainer *t, tally *sum)
 {
-    rung_shape logits = {0};
-    for (size_t i = 0; i < t->s->graph->outputs.count; i++)
-        if (strcmp(t->s->graph->outputs.data[i].name, "logits") == 0)
-            logits = t->s->graph->values.data[t->s->graph->outputs.data[i].value].shape;
-    t->classes = logits.dim[1];
+    t->classes = rungi_session_logits(t->s);
     if (!t->confusion)
         t->confusion = calloc((size_t)(t->classes * t->classes), sizeof *t->confusion);
     RUNG_CHECK(t->confusion, RUNG_NO_MEMORY, "no memory for the confusion matrix");

@@ -2,14 +2,16 @@
 // rung_trainer_fit: steps, logs, validation, checkpoints, and the ends that training can have.
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "train/trainer.h"
 
-enum { PROGRESS_NS = 100000000 }; // between two progress events
+enum {
+    PROGRESS_NS = 100000000, // between two progress events
+    HARVEST_STEPS = 256,     // at most so many steps are left to the timeline
+};
 
 const char *rung_time_part(int index)
 {
@@ -18,65 +20,10 @@ const char *rung_time_part(int index)
 
 // ---- events -----------------------------------------------------------------------------------
 
-static double seconds_since(const rung_trainer *t, int64_t begin)
+static rung_status tell(rung_trainer *t, rung_event_kind kind)
 {
-    return (double)(rungi_trainer_now(t) - begin) * 1e-9;
-}
-
-// An event with what all of them say.
-static rung_train_event event_now(const rung_trainer *t, rung_event_kind kind)
-{
-    const rungi_session *s = t->s;
-    rung_train_event e = {.kind = kind,
-                          .step = t->at.step,
-                          .steps = s->total_steps,
-                          .samples = t->at.samples,
-                          .lr = t->last_lr,
-                          .loss = t->last_loss,
-                          .grad_norm = t->last_norm,
-                          .seconds = seconds_since(t, t->began)};
-    e.epochs = (s->total_steps + s->batches_per_epoch - 1) / s->batches_per_epoch;
-    e.epoch = t->at.step ? (t->at.step - 1) / s->batches_per_epoch + 1 : 1;
-    int64_t done = t->at.step - t->steps_before;
-    if (done > 0)
-        e.remaining = e.seconds / (double)done * (double)(s->total_steps - t->at.step);
-    return e;
-}
-
-static rung_status send(rung_trainer *t, const rung_train_event *event)
-{
-    RUNG_TRY(rungi_trainer_record(t, event));
-    if (t->observer && t->observer->event)
-        t->observer->event(t->observer->user, event);
-    return RUNG_OK;
-}
-
-// Adds what happened since the window began.
-static void fill_window(const rung_trainer *t, const rungi_window *w, rung_train_event *e)
-{
-    int64_t now = rungi_trainer_now(t);
-    double seconds = (double)(now - w->begin) * 1e-9;
-    if (w->steps > 0)
-        e->loss = w->loss / (double)w->steps;
-    e->samples_per_s = seconds > 0 ? (double)w->samples / seconds : 0;
-    rungi_breakdown b;
-    rungi_timeline_between(t->s->timeline, w->begin, now, &b);
-    for (int i = 0; i < RUNG_TIME_PARTS; i++)
-        e->ms[i] = (double)b.ns[i] * 1e-6 / (double)(w->steps > 0 ? w->steps : 1);
-    e->wait_share = now > w->begin ? (double)b.ns[RUNGI_TIME_WAIT] / (double)(now - w->begin) : 0;
-}
-
-static void restart_window(const rung_trainer *t, rungi_window *w)
-{
-    *w = (rungi_window){.begin = rungi_trainer_now(t)};
-}
-
-static rung_status log_step(rung_trainer *t)
-{
-    rung_train_event e = event_now(t, RUNG_EVENT_STEP);
-    fill_window(t, &t->window, &e);
-    restart_window(t, &t->window);
-    return send(t, &e);
+    rung_train_event e = rungi_event_now(t, kind);
+    return rungi_event_send(t, &e);
 }
 
 static rung_status show_progress(rung_trainer *t)
@@ -84,30 +31,42 @@ static rung_status show_progress(rung_trainer *t)
     if (!t->observer || rungi_trainer_now(t) - t->shown < PROGRESS_NS)
         return RUNG_OK;
     t->shown = rungi_trainer_now(t);
-    rung_train_event e = event_now(t, RUNG_EVENT_PROGRESS);
-    fill_window(t, &t->shown_window, &e);
-    restart_window(t, &t->shown_window);
-    return send(t, &e);
+    return tell(t, RUNG_EVENT_PROGRESS);
 }
 
 // ---- validation and checkpoints ---------------------------------------------------------------
 
-static rung_status save(rung_trainer *t, bool best)
+// Saves a checkpoint unless this step has one. Under train.on_nan: continue, a state that is not
+// finite is left out, except `last`, which is a failure.
+static rung_status save(rung_trainer *t, bool best, bool last)
 {
     if (!t->checkpoints || t->saved_step == t->at.step)
         return RUNG_OK;
-    char path[64];
+    rung_status status = rungi_trainer_check_finite(t);
+    if (status != RUNG_OK && !last && t->s->c->train.on_nan == RUNGI_NAN_CONTINUE) {
+        rungi_log(t->context, RUNG_LOG_WARNING, "%s", rung_error_last()->message);
+        return RUNG_OK;
+    }
+    RUNG_TRY(status);
+    char path[64] = "checkpoints/";
+    size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
-    rung_status status = rungi_trainer_save(t, best);
+    status = rungi_trainer_save(t, best);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    snprintf(path, sizeof path, "checkpoints/step-%08" PRId64, t->at.step);
-    rung_train_event e = event_now(t, RUNG_EVENT_CHECKPOINT);
-    e.ms[RUNGI_TIME_CHECKPOINT] = seconds_since(t, begin) * 1e3;
+    rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
+    rung_train_event e = rungi_event_now(t, RUNG_EVENT_CHECKPOINT);
+    e.ms[RUNGI_TIME_CHECKPOINT] = (double)(rungi_trainer_now(t) - begin) * 1e-6;
     e.path = path;
     e.best = best;
-    return send(t, &e);
+    return rungi_event_send(t, &e);
+}
+
+// Is `metric` progress over `best`, by more than `delta`? NaN is none; anything is over NaN.
+static bool better(double metric, double best, double delta)
+{
+    return !isnan(metric) && (isnan(best) || metric < best - delta);
 }
 
 // Early stopping: counts validations without progress.
@@ -115,7 +74,7 @@ static void watch_progress(rung_trainer *t, const rung_train_event *e)
 {
     const rungi_loop_config *c = &t->s->c->train;
     double metric = rungi_trainer_metric(e, c->early_stop_metric);
-    if (isnan(t->at.stop_best) || metric < t->at.stop_best - c->early_stop_min_delta) {
+    if (better(metric, t->at.stop_best, c->early_stop_min_delta)) {
         t->at.stop_best = metric;
         t->at.stop_count = 0;
     } else {
@@ -126,23 +85,22 @@ static void watch_progress(rung_trainer *t, const rung_train_event *e)
 
 static rung_status validate(rung_trainer *t)
 {
-    if (!t->s->val_loader || t->evaluated_step == t->at.step)
+    if (!t->s->val_loader)
         return RUNG_OK;
-    rung_train_event e = event_now(t, RUNG_EVENT_EVAL);
+    rung_train_event e = rungi_event_now(t, RUNG_EVENT_EVAL);
     RUNG_TRY(rungi_trainer_validate(t, &e));
     double metric = rungi_trainer_metric(&e, t->s->c->checkpoint.best);
-    e.best = isnan(t->at.best) || metric < t->at.best;
+    e.best = better(metric, t->at.best, 0);
     if (e.best) {
         t->at.best = metric;
         t->at.best_step = t->at.step;
     }
-    t->evaluated_step = t->at.step;
     if (t->s->schedule.kind == RUNG_SCHEDULE_PLATEAU)
         rung_schedule_observe(&t->s->schedule, &t->at.schedule, t->at.step,
                               t->s->schedule.mode == RUNG_PLATEAU_MAX ? e.accuracy : e.loss);
     watch_progress(t, &e);
-    RUNG_TRY(send(t, &e));
-    return e.best ? save(t, true) : RUNG_OK;
+    RUNG_TRY(rungi_event_send(t, &e));
+    return e.best ? save(t, true, false) : RUNG_OK;
 }
 
 static bool due(int64_t every, int64_t step, bool epoch_ended)
@@ -159,7 +117,7 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, double loss)
     rungi_session *s = t->s;
     const rungi_loop_config *c = &s->c->train;
     if (!isfinite(loss) && c->on_nan == RUNGI_NAN_STOP)
-        return rungi_trainer_diverged(t, batch, loss);
+        return rungi_trainer_diverged(t, batch, loss, NULL);
     rung_optimizer_update u = {.rates =
                                    rung_schedule_rates(&s->schedule, &t->at.schedule, t->at.step),
                                .max_grad_norm = c->max_grad_norm,
@@ -168,8 +126,11 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, double loss)
                                .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
                                .threads = rung_device_threads(s->device)};
     rung_optimizer_report report;
-    if (rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, &report) !=
-        RUNG_OK)
+    rung_status status =
+        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, &report);
+    if (status == RUNG_DIVERGED)
+        return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
+    if (status != RUNG_OK)
         return rungi_fail_prefix("step %" PRId64, t->at.step + 1);
     t->last_lr = u.rates.lr;
     t->last_loss = loss;
@@ -193,17 +154,14 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     rung_status status = update(t, batch, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    t->window.steps++;
-    t->window.samples += batch->count;
-    t->window.loss += loss;
-    t->shown_window.steps++;
-    t->shown_window.samples += batch->count;
-    t->shown_window.loss += loss;
+    rungi_windows_step(t, batch->count, loss);
     t->at.samples += batch->count;
     t->at.epoch = batch->epoch;
     t->at.position = batch->position + batch->count;
     t->at.step++;
     rungi_timeline_mark(s->timeline, t->at.step - 1);
+    if (t->at.step % HARVEST_STEPS == 0)
+        rungi_windows_harvest(t);
     return RUNG_OK;
 }
 
@@ -244,29 +202,30 @@ static void fill_coverage(const rung_trainer *t, rung_train_event *e)
     }
 }
 
-// What comes after a step: logs, validation, checkpoints.
+static rung_status tell_epoch(rung_trainer *t)
+{
+    rung_train_event e = rungi_event_now(t, RUNG_EVENT_EPOCH);
+    fill_coverage(t, &e);
+    t->covered = false;
+    return rungi_event_send(t, &e);
+}
+
+// What comes after a step: logs, validation, checkpoints. A checkpoint comes last, so that it knows
+// of the validation of its step.
 static rung_status after_step(rung_trainer *t, bool epoch_ended)
 {
     const rungi_train_config *c = t->s->c;
     bool last = t->at.step == t->s->total_steps;
     if (t->at.step % c->train.log_every == 0 || last)
-        RUNG_TRY(log_step(t));
+        RUNG_TRY(tell(t, RUNG_EVENT_STEP));
     else
         RUNG_TRY(show_progress(t));
-    if (epoch_ended) {
-        rung_train_event e = event_now(t, RUNG_EVENT_EPOCH);
-        fill_coverage(t, &e);
-        t->covered = false;
-        RUNG_TRY(send(t, &e));
-    }
-    if (due(c->train.eval_every, t->at.step, epoch_ended)) {
+    if (epoch_ended)
+        RUNG_TRY(tell_epoch(t));
+    if (due(c->train.eval_every, t->at.step, epoch_ended) ||
+        (last && c->train.eval_every != RUNGI_NEVER))
         RUNG_TRY(validate(t));
-        restart_window(t, &t->window);
-        restart_window(t, &t->shown_window);
-    }
-    if (due(c->checkpoint.every, t->at.step, epoch_ended))
-        RUNG_TRY(save(t, false));
-    return RUNG_OK;
+    return due(c->checkpoint.every, t->at.step, epoch_ended) ? save(t, false, last) : RUNG_OK;
 }
 
 static rung_status steps(rung_trainer *t)
@@ -296,65 +255,77 @@ static rung_status steps(rung_trainer *t)
 
 // ---- fit --------------------------------------------------------------------------------------
 
-static rung_status prepare(rung_trainer *t)
+// Compiles the plans of all batches that a loader gives.
+static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, bool training)
 {
     rung_loader_info info;
-    rung_loader_describe(t->s->train_loader, &info);
+    rung_loader_describe(loader, &info);
+    RUNG_TRY(rungi_engine_prepare(t->s->engine, training, info.last_batch));
+    if (info.batches_per_epoch == 1)
+        return RUNG_OK;
+    return rungi_engine_prepare(t->s->engine, training, t->s->c->data.batch_size);
+}
+
+static rung_status prepare(rung_trainer *t)
+{
     free(t->seen);
     t->seen = calloc((size_t)t->s->train_source->count, 1);
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
     RUNG_TRY(rung_loader_start(t->s->train_loader));
-    RUNG_TRY(rungi_engine_prepare(t->s->engine, true, info.last_batch));
-    int64_t full = t->s->c->data.batch_size;
-    if (full <= info.samples_per_epoch)
-        RUNG_TRY(rungi_engine_prepare(t->s->engine, true, full));
+    if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
+        RUNG_TRY(prepare_plans(t, t->s->val_loader, false));
+    RUNG_TRY(prepare_plans(t, t->s->train_loader, true));
     RUNG_TRY(rungi_trainer_open_run(t));
-    rung_train_event e = event_now(t, RUNG_EVENT_START);
-    return send(t, &e);
+    // What it took to come here counts for the whole, but not for the first steps.
+    rungi_windows_harvest(t);
+    for (int i = 0; i < RUNGI_WINDOWS; i++)
+        if (i != RUNGI_WINDOW_FIT)
+            t->windows[i] = (rungi_window){0};
+    t->prepared = t->harvested;
+    return tell(t, RUNG_EVENT_START);
 }
 
-// The planned end, or the end that the user asked for: a last validation and a checkpoint.
+// The planned end, or the end that the user asked for: what is not yet logged, and a checkpoint.
 static rung_status conclude(rung_trainer *t, rung_status status)
 {
-    if (status == RUNG_OK && t->s->c->train.eval_every != RUNGI_NEVER)
-        status = validate(t);
-    if (status == RUNG_OK || status == RUNG_CANCELLED) {
-        rung_status saved = save(t, false);
-        status = saved == RUNG_OK ? status : saved;
-    }
+    if (status != RUNG_OK && status != RUNG_CANCELLED)
+        return status;
+    if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
+        RUNG_TRY(tell(t, RUNG_EVENT_STEP));
+    RUNG_TRY(save(t, false, true));
     return status;
+}
+
+static rung_status tell_end(rung_trainer *t, rung_status status)
+{
+    rung_error error = *rung_error_last();
+    rung_train_event e = rungi_event_now(t, RUNG_EVENT_END);
+    e.status = status;
+    if (status == RUNG_CANCELLED)
+        e.note = "stopped";
+    else if (status != RUNG_OK)
+        e.note = error.message;
+    else if (t->at.stopped_early)
+        e.note = "early stopping";
+    rung_status sent = rungi_event_send(t, &e);
+    if (status == RUNG_OK)
+        return sent;
+    return status == RUNG_CANCELLED ? status : rungi_fail_adopt(&error);
 }
 
 rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)
 {
     t->observer = observer;
-    t->began = rungi_trainer_now(t);
+    t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
-    t->saved_step = t->evaluated_step = -1;
-    t->last_norm = NAN;
-    restart_window(t, &t->window);
-    restart_window(t, &t->shown_window);
+    t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
+    rungi_windows_begin(t);
     rung_status status = prepare(t);
-    if (status == RUNG_OK) {
-        restart_window(t, &t->window);
-        status = conclude(t, steps(t));
-        rung_error error = *rung_error_last();
-        rung_train_event e = event_now(t, RUNG_EVENT_END);
-        e.status = status;
-        if (status == RUNG_CANCELLED)
-            e.note = "stopped";
-        else if (status != RUNG_OK)
-            e.note = error.message;
-        else if (t->at.stopped_early)
-            e.note = "early stopping";
-        rung_status sent = send(t, &e);
-        if (status != RUNG_OK && status != RUNG_CANCELLED)
-            rungi_fail_adopt(&error);
-        else if (status == RUNG_OK)
-            status = sent;
-    }
+    if (status == RUNG_OK)
+        status = tell_end(t, conclude(t, steps(t)));
     rung_error error = *rung_error_last();
     rung_status closed = rungi_trainer_close_run(t);
+    t->observer = NULL;
     if (status == RUNG_OK)
         return closed;
     if (status == RUNG_CANCELLED)

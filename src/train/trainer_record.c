@@ -52,6 +52,32 @@ static rung_status open_checkpoints(rung_trainer *t)
     rung_status status = rungi_checkpoints_open(
         path, &(rungi_checkpoints_options){.context = t->context}, &t->checkpoints);
     free(path);
+    RUNG_TRY(status);
+    // Killed between a save and its mark.
+    char name[48];
+    rungi_trainer_checkpoint_name(t, name, sizeof name);
+    if (t->saved_step == t->at.step && t->at.best_step == t->at.step)
+        return rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name);
+    return RUNG_OK;
+}
+
+// Removes what a killed process left half written. The lock is held: nobody else writes here.
+static rung_status remove_temporary(const rung_trainer *t)
+{
+    rungi_names names;
+    RUNG_TRY(rungi_fs_list(t->run, &names));
+    rung_status status = RUNG_OK;
+    for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
+        const char *name = names.data[i];
+        if (strncmp(name, RUNGI_TEMPORARY_PREFIX, strlen(RUNGI_TEMPORARY_PREFIX)) != 0 &&
+            !rungi_name_is_temporary(name, "tmp"))
+            continue;
+        char *path = in_run(t, name);
+        status =
+            path ? rungi_fs_remove_tree(path) : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a path");
+        free(path);
+    }
+    rungi_names_fini(&names);
     return status;
 }
 
@@ -65,22 +91,33 @@ static rung_status save_tuning(const rung_trainer *t)
     return status;
 }
 
+rung_status rungi_trainer_check_run(const char *run)
+{
+    if (!run)
+        return RUNG_OK;
+    char *config = rungi_path_join(run, "config.yaml");
+    RUNG_CHECK(config, RUNG_NO_MEMORY, "no memory for a path");
+    bool taken = rungi_fs_exists(config);
+    free(config);
+    RUNG_CHECK(!taken, RUNG_INVALID,
+               "%s holds a run already: continue it with --resume, or give another folder with "
+               "--run",
+               run);
+    return RUNG_OK;
+}
+
 rung_status rungi_trainer_open_run(rung_trainer *t)
 {
     if (!t->run)
         return RUNG_OK;
+    if (!t->resumed)
+        RUNG_TRY(rungi_trainer_check_run(t->run));
     char *config = in_run(t, "config.yaml"), *text = NULL;
     RUNG_CHECK(config, RUNG_NO_MEMORY, "no memory for a path");
     rung_status status;
-    if (!t->resumed && rungi_fs_exists(config)) {
-        status = RUNG_FAIL(RUNG_INVALID,
-                           "%s holds a run already: continue it with --resume, or give another "
-                           "folder with --run",
-                           t->run);
-        goto done;
-    }
     RUNG_TRY_GOTO(done, rungi_fs_make_folders(t->run));
     RUNG_TRY_GOTO(done, open_checkpoints(t)); // takes the lock: one process trains here
+    RUNG_TRY_GOTO(done, remove_temporary(t));
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));
@@ -120,6 +157,8 @@ static json_t *event_json(const rung_train_event *e)
     json_object_set_new(o, "seconds", rungi_jsonl_number(e->seconds));
     if (e->kind != RUNG_EVENT_CHECKPOINT)
         json_object_set_new(o, "loss", rungi_jsonl_number(e->loss));
+    if (e->kind == RUNG_EVENT_EVAL)
+        json_object_set_new(o, "train_loss", rungi_jsonl_number(e->train_loss));
     json_object_set_new(o, "lr", rungi_jsonl_number(e->lr));
     json_object_set_new(o, "samples_per_s", rungi_jsonl_number(e->samples_per_s));
     json_object_set_new(o, "ms", parts_json(e));
@@ -243,6 +282,8 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
             status = write_confusion(t);
         if (status == RUNG_OK)
             status = write_trace(t);
+        if (status == RUNG_OK)
+            status = rungi_trainer_chart(t->run);
     }
     rungi_jsonl_close(&t->metrics);
     rung_status closed = rungi_tfevents_close(&t->events);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training state to a checkpoint and back: weights and buffers, optimizer state by parameter, and
-// where training stands.
+// Where training stands, to a checkpoint and back.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,65 +8,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "train/session_state.h"
 #include "train/trainer.h"
 
 // ---- saving -----------------------------------------------------------------------------------
-
-typedef struct sources {
-    RUNGI_ARRAY(rungi_safetensors_source) list;
-    RUNGI_ARRAY(char *) names; // those that were made here
-} sources;
-
-static void sources_fini(sources *s)
-{
-    for (size_t i = 0; i < s->names.count; i++)
-        free(s->names.data[i]);
-    rungi_array_fini(&s->names);
-    rungi_array_fini(&s->list);
-}
-
-static rung_status add_source(sources *s, const char *name, rung_dtype dtype,
-                              const rung_shape *shape, const void *data)
-{
-    rungi_safetensors_source source = {.name = name, .dtype = dtype, .shape = *shape, .data = data};
-    RUNG_CHECK(rungi_array_push(&s->list, source), RUNG_NO_MEMORY, "no memory for a checkpoint");
-    return RUNG_OK;
-}
-
-// "conv1.weight.momentum_buffer" on the heap, kept with the sources.
-static const char *state_name(sources *s, const char *parameter, const char *state)
-{
-    char *name = rungi_text_format("%s.%s", parameter, state);
-    if (name && !rungi_array_push(&s->names, name)) {
-        free(name);
-        return NULL;
-    }
-    return name;
-}
-
-static rung_status model_sources(const rungi_session *s, sources *out)
-{
-    for (int i = 0; i < rung_state_count(s->state); i++) {
-        rung_state_entry e = rung_state_at(s->state, i);
-        RUNG_TRY(add_source(out, e.name, e.dtype, &e.shape, e.data));
-    }
-    return RUNG_OK;
-}
-
-static rung_status optimizer_sources(const rungi_session *s, sources *out)
-{
-    for (int k = 0; k < rung_optimizer_state_count(s->optimizer); k++)
-        for (int64_t i = 0; i < s->n_segments; i++) {
-            rung_state_entry e;
-            rung_state_find(s->state, s->segments[i].name, &e);
-            const char *name =
-                state_name(out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k));
-            RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
-            RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape,
-                                rung_optimizer_state_data(s->optimizer, k) + s->segments[i].begin));
-        }
-    return RUNG_OK;
-}
 
 static json_t *number(double value)
 {
@@ -91,11 +35,22 @@ static json_t *steps_json(const rungi_session *s)
     return steps;
 }
 
+static json_t *shape_json(const rung_shape *shape)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < shape->rank; i++)
+        json_array_append_new(list, json_integer(shape->dim[i]));
+    return list;
+}
+
 static rung_status state_json(const rung_trainer *t, json_t **out)
 {
     const rungi_session *s = t->s;
     char schedule[RUNG_SCHEDULE_TEXT], described[RUNG_SCHEDULE_TEXT], *yaml;
-    rung_shape image;
+    rung_shape image, picture = {0};
+    rung_loader_info info;
+    rungi_session_picture(s, &picture);
+    rung_loader_describe(s->train_loader, &info);
     RUNG_TRY(rungi_session_image(s, &image));
     RUNG_TRY(rung_config_dump(s->config, 0, &yaml));
     json_t *o = json_object();
@@ -104,10 +59,12 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "position", json_integer(t->at.position));
     json_object_set_new(o, "samples", json_integer(t->at.samples));
     json_object_set_new(o, "total_steps", json_integer(s->total_steps));
+    json_object_set_new(o, "samples_per_epoch", json_integer(info.samples_per_epoch));
     json_object_set_new(o, "seed", json_integer(s->c->seed));
     json_object_set_new(o, "exact", json_boolean(s->c->exact));
     json_object_set_new(o, "shards", json_integer(s->c->train.shards));
     json_object_set_new(o, "batch_size", json_integer(s->c->data.batch_size));
+    json_object_set_new(o, "model", json_string(s->c->model.name));
     json_object_set_new(o, "optimizer", json_string(rung_optimizer_name(s->c->optim.name)));
     json_object_set_new(o, "optimizer_steps", steps_json(s));
     json_object_set_new(o, "schedule",
@@ -119,45 +76,30 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "best_step", json_integer(t->at.best_step));
     json_object_set_new(o, "stop_best", number(t->at.stop_best));
     json_object_set_new(o, "stop_count", json_integer(t->at.stop_count));
-    json_object_set_new(o, "stopped_early", json_boolean(t->at.stopped_early));
     json_object_set_new(o, "classes", json_integer(s->classes));
     json_object_set_new(o, "class_names", classes_json(s));
-    json_object_set_new(o, "image",
-                        json_pack("[I,I,I]", (json_int_t)image.dim[0], (json_int_t)image.dim[1],
-                                  (json_int_t)image.dim[2]));
+    json_object_set_new(o, "image", shape_json(&image));
+    json_object_set_new(o, "picture", shape_json(&picture));
     json_object_set_new(o, "config", json_string(yaml));
     free(yaml);
     *out = o;
     return RUNG_OK;
 }
 
-// A checkpoint with a weight that is not finite never takes the place of a good one (case C47).
-static rung_status check_finite(const rung_trainer *t)
+void rungi_trainer_checkpoint_name(const rung_trainer *t, char *out, size_t size)
 {
-    for (int i = 0; i < rung_state_count(t->s->state); i++) {
-        rung_state_entry e = rung_state_at(t->s->state, i);
-        int64_t count;
-        RUNG_TRY(rung_shape_count(&e.shape, &count));
-        const float *data = e.data;
-        for (int64_t k = 0; e.dtype == RUNG_F32 && k < count; k++)
-            RUNG_CHECK(isfinite(data[k]), RUNG_DIVERGED,
-                       "step %" PRId64 ": %s is %g at element %" PRId64
-                       ": no checkpoint is written, the last good one is kept",
-                       t->at.step, e.name, (double)data[k], k);
-    }
-    return RUNG_OK;
+    snprintf(out, size, "step-%08" PRId64, t->at.step);
 }
 
 rung_status rungi_trainer_save(rung_trainer *t, bool best)
 {
     char name[48];
-    sources model = {0}, optimizer = {0};
+    rungi_sources model = {0}, optimizer = {0};
     json_t *state = NULL;
     rung_status status;
-    RUNG_TRY(check_finite(t));
-    snprintf(name, sizeof name, "step-%08" PRId64, t->at.step);
-    RUNG_TRY_GOTO(done, model_sources(t->s, &model));
-    RUNG_TRY_GOTO(done, optimizer_sources(t->s, &optimizer));
+    rungi_trainer_checkpoint_name(t, name, sizeof name);
+    RUNG_TRY_GOTO(done, rungi_session_model(t->s, &model));
+    RUNG_TRY_GOTO(done, rungi_session_optimizer(t->s, &optimizer));
     RUNG_TRY_GOTO(done, state_json(t, &state));
     RUNG_TRY_GOTO(done, rungi_jsonl_sync(t->metrics));
     rungi_checkpoint_file files[] = {
@@ -172,47 +114,12 @@ rung_status rungi_trainer_save(rung_trainer *t, bool best)
     t->saved_step = t->at.step;
 done:
     json_decref(state);
-    sources_fini(&model);
-    sources_fini(&optimizer);
+    rungi_sources_fini(&model);
+    rungi_sources_fini(&optimizer);
     return status;
 }
 
 // ---- loading ----------------------------------------------------------------------------------
-
-static rung_status load_model(rungi_session *s, rungi_checkpoint *checkpoint)
-{
-    rung_safetensors *file = rungi_checkpoint_tensors(checkpoint, RUNGI_CHECKPOINT_MODEL);
-    RUNG_CHECK(file, RUNG_FORMAT, "%s has no " RUNGI_CHECKPOINT_MODEL,
-               rungi_checkpoint_path(checkpoint));
-    for (int i = 0; i < rung_state_count(s->state); i++) {
-        rung_state_entry e = rung_state_at(s->state, i);
-        rung_view view = {e.dtype, e.shape, e.data};
-        if (rung_safetensors_load(file, e.name, &view, NULL) != RUNG_OK)
-            return rungi_fail_prefix("%s", rungi_checkpoint_path(checkpoint));
-    }
-    return RUNG_OK;
-}
-
-static rung_status load_optimizer(rungi_session *s, rungi_checkpoint *checkpoint)
-{
-    rung_safetensors *file = rungi_checkpoint_tensors(checkpoint, RUNGI_CHECKPOINT_OPTIMIZER);
-    RUNG_CHECK(file, RUNG_FORMAT,
-               "%s has no " RUNGI_CHECKPOINT_OPTIMIZER
-               ": it holds weights only and training cannot be resumed from it",
-               rungi_checkpoint_path(checkpoint));
-    sources wanted = {0};
-    rung_status status = optimizer_sources(s, &wanted);
-    for (size_t i = 0; status == RUNG_OK && i < wanted.list.count; i++) {
-        const rungi_safetensors_source *w = &wanted.list.data[i];
-        rung_view view = {w->dtype, w->shape, (void *)w->data};
-        status = rung_safetensors_load(file, w->name, &view, NULL);
-        if (status != RUNG_OK)
-            rungi_fail_prefix("%s: %s", rungi_checkpoint_path(checkpoint),
-                              RUNGI_CHECKPOINT_OPTIMIZER);
-    }
-    sources_fini(&wanted);
-    return status;
-}
 
 static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
 {
@@ -230,7 +137,9 @@ static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
     RUNG_TRY(rungi_json_i64(o, where, "best_step", INT64_MIN, INT64_MAX, &at->best_step));
     RUNG_TRY(rungi_json_f64(o, where, "stop_best", &at->stop_best));
     RUNG_TRY(rungi_json_i64(o, where, "stop_count", 0, INT64_MAX, &at->stop_count));
-    RUNG_TRY(rungi_json_bool(o, where, "stopped_early", &at->stopped_early));
+    // By the patience of now: raising it lets a run go on.
+    int64_t patience = t->s->c->train.early_stop_patience;
+    at->stopped_early = patience > 0 && at->stop_count >= patience;
     RUNG_TRY(rungi_json_object(o, where, "optimizer_steps", &steps));
     for (int64_t i = 0; i < t->s->n_segments; i++) {
         int64_t count;
@@ -242,10 +151,13 @@ static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
 
 rung_status rungi_trainer_load(rung_trainer *t, rungi_checkpoint *checkpoint, bool all)
 {
-    RUNG_TRY(load_model(t->s, checkpoint));
+    RUNG_TRY(rungi_session_load_model(t->s, checkpoint));
     if (!all)
         return RUNG_OK;
-    RUNG_TRY(load_optimizer(t->s, checkpoint));
+    RUNG_TRY(rungi_session_load_optimizer(t->s, checkpoint));
     RUNG_TRY(load_progress(t, checkpoint));
+    t->saved_step = t->at.step;
+    if (t->s->c->train.overfit_one_batch)
+        return RUNG_OK; // its one batch is the first
     return rung_loader_seek(t->s->train_loader, t->at.epoch, t->at.position);
 }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of rung's public headers, for programs that use it.
+#ifndef RUNG_RUNG_H
+#define RUNG_RUNG_H
+
+#include "rung/checkpoint.h"
+#include "rung/compare.h"
+#include "rung/config.h"
+#include "rung/context.h"
+#include "rung/data.h"
+#include "rung/device.h"
+#include "rung/env.h"
+#include "rung/graph.h"
+#include "rung/image.h"
+#include "rung/models.h"
+#include "rung/nn.h"
+#include "rung/npy.h"
+#include "rung/ops.h"
+#include "rung/optim.h"
+#include "rung/plan.h"
+#include "rung/predict.h"
+#include "rung/safetensors.h"
+#include "rung/schedule.h"
+#include "rung/state.h"
+#include "rung/status.h"
+#include "rung/tensor.h"
+#include "rung/train.h"
+
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/session_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+// ---- saving -----------------------------------------------------------------------------------
+
+void rungi_sources_fini(rungi_sources *s)
+{
+    for (size_t i = 0; i < s->names.count; i++)
+        free(s->names.data[i]);
+    rungi_array_fini(&s->names);
+    rungi_array_fini(&s->list);
+}
+
+static rung_status add_source(rungi_sources *s, const char *name, rung_dtype dtype,
+                              const rung_shape *shape, const void *data)
+{
+    rungi_safetensors_source source = {.name = name, .dtype = dtype, .shape = *shape, .data = data};
+    RUNG_CHECK(rungi_array_push(&s->list, source), RUNG_NO_MEMORY, "no memory for a checkpoint");
+    return RUNG_OK;
+}
+
+// "conv1.weight.momentum_buffer" on the heap, kept with the sources.
+static const char *state_name(rungi_sources *s, const char *parameter, const char *state)
+{
+    char *name = rungi_text_format("%s.%s", parameter, state);
+    if (name && !rungi_array_push(&s->names, name)) {
+        free(name);
+        return NULL;
+    }
+    return name;
+}
+
+rung_status rungi_session_model(const rungi_session *s, rungi_sources *out)
+{
+    for (int i = 0; i < rung_state_count(s->state); i++) {
+        rung_state_entry e = rung_state_at(s->state, i);
+        RUNG_TRY(add_source(out, e.name, e.dtype, &e.shape, e.data));
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out)
+{
+    for (int k = 0; k < rung_optimizer_state_count(s->optimizer); k++)
+        for (int64_t i = 0; i < s->n_segments; i++) {
+            rung_state_entry e;
+            rung_state_find(s->state, s->segments[i].name, &e);
+            const char *name =
+                state_name(out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k));
+            RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
+            RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape,
+                                rung_optimizer_state_data(s->optimizer, k) + s->segments[i].begin));
+        }
+    return RUNG_OK;
+}
+
+// ---- loading ----------------------------------------------------------------------------------
+
+rung_status rungi_session_load_model(rungi_session *s, rungi_checkpoint *checkpoint)
+{
+    rung_safetensors *file = rungi_checkpoint_tensors(checkpoint, RUNGI_CHECKPOINT_MODEL);
+    RUNG_CHECK(file, RUNG_FORMAT, "%s has no " RUNGI_CHECKPOINT_MODEL,
+               rungi_checkpoint_path(checkpoint));
+    for (int i = 0; i < rung_state_count(s->state); i++) {
+        rung_state_entry e = rung_state_at(s->state, i);
+        rung_view view = {e.dtype, e.shape, e.data};
+        if (rung_safetensors_load(file, e.name, &view, NULL) != RUNG_OK)
+            return rungi_fail_prefix("%s", rungi_checkpoint_path(checkpoint));
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_session_load_optimizer(rungi_session *s, rungi_checkpoint *checkpoint)
+{
+    rung_safetensors *file = rungi_checkpoint_tensors(checkpoint, RUNGI_CHECKPOINT_OPTIMIZER);
+    RUNG_CHECK(file, RUNG_FORMAT,
+               "%s has no " RUNGI_CHECKPOINT_OPTIMIZER
+               ": it holds weights only and training cannot be resumed from it",
+               rungi_checkpoint_path(checkpoint));
+    rungi_sources wanted = {0};
+    rung_status status = rungi_session_optimizer(s, &wanted);
+    for (size_t i = 0; status == RUNG_OK && i < wanted.list.count; i++) {
+        const rungi_safetensors_source *w = &wanted.list.data[i];
+        rung_view view = {w->dtype, w->shape, (void *)w->data};
+        status = rung_safetensors_load(file, w->name, &view, NULL);
+        if (status != RUNG_OK)
+            rungi_fail_prefix("%s: %s", rungi_checkpoint_path(checkpoint),
+                              RUNGI_CHECKPOINT_OPTIMIZER);
+    }
+    rungi_sources_fini(&wanted);
+    return status;
+}
