@@ -51,6 +51,8 @@ static void *root_pointer(const rungi_instance *s, int index)
     switch (t->kind) {
     case RUNGI_TENSOR_ARENA:
         return s->arena->data + t->offset;
+    case RUNGI_TENSOR_KEPT:
+        return s->kept + t->offset;
     case RUNGI_TENSOR_PARAM:
         return p->state->params + p->state->entries[entry].offset;
     case RUNGI_TENSOR_GRAD:
@@ -128,6 +130,9 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
         goto undo;
     }
     RUNG_TRY_GOTO(undo, arena_reserve(arena, plan->arena_bytes));
+    if (plan->kept_bytes)
+        RUNG_TRY_GOTO(undo, rung_device_alloc(plan->device, plan->kept_bytes, "statistics",
+                                              (void **)&s->kept));
     RUNG_TRY_GOTO(undo, make_constants(s));
     RUNG_TRY_GOTO(undo, make_calls(s, first));
     set_pointers(s);
@@ -150,6 +155,7 @@ void rungi_instance_destroy(rungi_instance **instance)
     for (size_t i = 0; s->ptr && i < p->tensors.count; i++)
         if (p->tensors.data[i].kind == RUNGI_TENSOR_CONST && p->tensors.data[i].root == (int)i)
             free(s->ptr[i]);
+    rung_device_free(p->device, s->kept);
     free(s->ptr);
     free(s->calls);
     free(s->normalizer);

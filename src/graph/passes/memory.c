@@ -141,6 +141,18 @@ static size_t largest_live_set(const rung_plan *p, const item *items, size_t n)
     return largest;
 }
 
+// Places in the instance's memory.
+static void place_kept(rung_plan *p)
+{
+    for (size_t i = 0; i < p->tensors.count; i++) {
+        rungi_tensor *t = &p->tensors.data[i];
+        if (t->kind != RUNGI_TENSOR_KEPT || t->root != (int)i)
+            continue;
+        t->offset = p->kept_bytes;
+        p->kept_bytes += (t->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+}
+
 static void keep_places(rung_plan *p, const item *items, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -152,6 +164,7 @@ rung_status rungi_plan_place(rung_plan *p)
     static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_start,
                                                                 by_length};
     find_lifetimes(p);
+    place_kept(p);
     item *items = calloc(p->tensors.count + 1, sizeof *items);
     const item **near = calloc(p->tensors.count + 1, sizeof *near);
     if (!items || !near) {

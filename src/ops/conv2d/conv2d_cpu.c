@@ -150,13 +150,7 @@ static rung_status weight_reference(const rungi_call *c)
     return RUNG_OK;
 }
 
-static bool not_fused(const rungi_query *q, rungi_reason *why)
-{
-    return q->n_fused ? rungi_refuse(why, "applies nothing to its output") : true;
-}
-
-static const rungi_kernel reference_forward = {
-    .name = "reference", .can_run = not_fused, .run = forward_reference};
+static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
@@ -220,6 +214,7 @@ static rung_status onednn_data_create(const rungi_query *q, rungi_setup *setup)
 static const rungi_kernel onednn_forward = {.name = "onednn",
                                             .kind = RUNGI_LIBRARY,
                                             .can_run = onednn_can_run,
+                                            .fuses = true,
                                             .create = onednn_forward_create,
                                             .destroy = rungi_dnn_destroy,
                                             .run = rungi_dnn_run};

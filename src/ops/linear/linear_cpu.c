@@ -16,19 +16,11 @@ static sizes sizes_of(const rungi_query *q)
     return (sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
-static bool f32_only(const rungi_query *q, rungi_reason *why)
-{
-    return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
-}
-
 // ---- OpenBLAS ---------------------------------------------------------------------------------
 
 static bool blas_can_run(const rungi_query *q, rungi_reason *why)
 {
-    for (int i = 0; i < q->n_fused; i++)
-        if (strcmp(q->fused[i].op->name, "relu") != 0 || i > 0)
-            return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return f32_only(q, why);
+    return rungi_fuses_relu(q, why) && rungi_f32_only(q, why);
 }
 
 static void finish_rows(float *y, const float *bias, int64_t rows, int64_t n, bool relu,
@@ -93,11 +85,6 @@ static rung_status blas_data(const rungi_call *c)
 
 // ---- reference --------------------------------------------------------------------------------
 
-static bool not_fused(const rungi_query *q, rungi_reason *why)
-{
-    return q->n_fused ? rungi_refuse(why, "applies nothing to its output") : true;
-}
-
 static rung_status forward_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
@@ -154,14 +141,16 @@ static rung_status data_reference(const rungi_call *c)
     return RUNG_OK;
 }
 
-static const rungi_kernel openblas_forward = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = blas_can_run, .run = blas_forward};
+static const rungi_kernel openblas_forward = {.name = "openblas",
+                                              .kind = RUNGI_LIBRARY,
+                                              .can_run = blas_can_run,
+                                              .fuses = true,
+                                              .run = blas_forward};
 static const rungi_kernel openblas_weight = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_weight};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_weight};
 static const rungi_kernel openblas_data = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_data};
-static const rungi_kernel reference_forward = {
-    .name = "reference", .can_run = not_fused, .run = forward_reference};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_data};
+static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
