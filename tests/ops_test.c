@@ -3,7 +3,9 @@
 //   1. the float64 reference's gradients against finite differences of its forward
 //   2. every float32 kernel, in every layout and with 1 and 2 threads, against the float64
 //   reference
-//   3. guard bytes around all operands, equal bits in two runs, equal bits in place
+//   3. guard bytes around all operands, inputs left alone, equal bits in two runs, in place and
+//   (own kernels) for another number of threads; integer hidden outputs equal to the reference's
+//   4. kernels that fuse: a ReLU applied to the output
 #include "testing.h"
 
 #include <math.h>
@@ -190,13 +192,89 @@ static void check_in_place(rungi_trial *t, const rungi_query *q, const rungi_ker
     free(again);
 }
 
+// The number of threads must not show.
+static void check_threads(rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                          const char *bits, size_t size)
+{
+    int threads = t->threads;
+    rungi_query other = *q;
+    char *again = malloc(size);
+    t->threads = other.threads = 3;
+    assert_ok(rungi_trial_run(t, &other, kernel, 1));
+    copy_outputs(t, q, again);
+    if (memcmp(again, bits, size) != 0)
+        fail_msg("%s '%s': kernel %s, %s: 3 threads give other bits than %d", t->op->name,
+                 t->which->name, kernel->name, rungi_layout_name(t->layout), threads);
+    t->threads = threads;
+    free(again);
+}
+
+// Sum of the bytes of all that a pass only reads.
+static uint64_t inputs_hash(const rungi_trial *t, const rungi_query *q)
+{
+    uint64_t hash = 1469598103934665603u;
+    const rungi_operand *lists[3] = {t->in, t->gout, t->out};
+    int counts[3] = {t->n_in, t->op->n_out, q->pass == RUNGI_FORWARD ? 0 : t->n_out};
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < counts[l]; i++)
+            for (size_t k = 0; lists[l][i].buffer >= 0 && k < rungi_operand_bytes(&lists[l][i]);
+                 k++)
+                hash = (hash ^ ((unsigned char *)t->ptr[lists[l][i].buffer])[k]) * 1099511628211u;
+    return hash;
+}
+
+// Hidden outputs that are not floats (masks, places of maxima) have one format for all kernels.
+static void check_integers(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel)
+{
+    for (int i = 0; q->pass == RUNGI_FORWARD && i < t->n_out; i++) {
+        if (rung_dtype_is_float(t->out[i].dtype))
+            continue;
+        size_t size = rungi_operand_bytes(&t->out[i]);
+        char *seen = malloc(size);
+        memcpy(seen, t->ptr[t->out[i].buffer], size);
+        run_reference(t, RUNGI_FORWARD);
+        if (memcmp(seen, t->ptr[t->out[i].buffer], size) != 0)
+            fail_msg("%s '%s': kernel %s, %s: output %d differs from the reference's", t->op->name,
+                     t->which->name, kernel->name, rungi_layout_name(t->layout), i);
+        free(seen);
+    }
+}
+
+// The same pass with a ReLU fused into it.
+static void check_fused(rungi_trial *t, const rungi_query *q, const rungi_trial *truth,
+                        const rungi_kernel *kernel)
+{
+    rungi_fused relu = {rungi_op_find("relu"), NULL, 0, &t->out[0], 1, &t->out[0]};
+    rungi_query fused = *q;
+    fused.fused = &relu;
+    fused.n_fused = 1;
+    rungi_reason why;
+    if (!kernel->fuses || !kernel->can_run(&fused, &why))
+        return;
+    int64_t count = rungi_operand_count(&truth->out[0]);
+    double *kept = malloc((size_t)count * sizeof *kept);
+    for (int64_t k = 0; k < count; k++) {
+        kept[k] = rungi_trial_get(truth, &truth->out[0], k);
+        rungi_trial_set(truth, &truth->out[0], k, kept[k] < 0 ? 0 : kept[k]);
+    }
+    assert_ok(rungi_trial_run(t, &fused, kernel, 1));
+    compare_pass(t, &fused, truth, kernel->name);
+    for (int64_t k = 0; k < count; k++)
+        rungi_trial_set(truth, &truth->out[0], k, kept[k]);
+    free(kept);
+}
+
 static void check_kernel(rungi_trial *t, const rungi_query *q, const rungi_trial *truth,
                          const rungi_kernel *kernel)
 {
+    uint64_t before = inputs_hash(t, q);
     if (rungi_trial_run(t, q, kernel, 1) != RUNG_OK)
         fail_msg("%s '%s': kernel %s: %s", t->op->name, t->which->name, kernel->name,
                  rung_error_last()->message);
     compare_pass(t, q, truth, kernel->name);
+    if (inputs_hash(t, q) != before)
+        fail_msg("%s '%s': kernel %s wrote to its inputs", t->op->name, t->which->name,
+                 kernel->name);
     size_t size = output_bytes(t, q);
     char *first = malloc(size), *second = malloc(size);
     copy_outputs(t, q, first);
@@ -205,7 +283,12 @@ static void check_kernel(rungi_trial *t, const rungi_query *q, const rungi_trial
     if (memcmp(first, second, size) != 0)
         fail_msg("%s '%s': kernel %s gives other bits when run again", t->op->name, t->which->name,
                  kernel->name);
+    check_integers(t, q, kernel);
     check_in_place(t, q, kernel, first, size);
+    if (kernel->kind == RUNGI_OWN)
+        check_threads(t, q, kernel, first, size);
+    if (q->pass == RUNGI_FORWARD)
+        check_fused(t, q, truth, kernel);
     free(first);
     free(second);
 }
@@ -235,7 +318,7 @@ static bool layout_fits(const rungi_op *op, const rungi_case *c, rungi_layout la
         return false;
     int block = layout == RUNGI_BLOCKED8 ? 8 : layout == RUNGI_BLOCKED16 ? 16 : 1;
     for (int i = 0; i < c->n_in; i++) {
-        bool image = i == 0 || op->layouts == RUNGI_LAYOUTS_SAME;
+        bool image = i == 0 || op->layouts != RUNGI_LAYOUTS_IMAGE;
         if (image && (c->in[i].shape.rank != 4 || c->in[i].shape.dim[1] % block))
             return false;
         if (op->layouts == RUNGI_LAYOUTS_SAME &&

@@ -130,7 +130,7 @@ static void fill(const rungi_trial *t, const rungi_operand *o, rungi_fill how, i
 
 static rungi_layout layout_for(const rungi_trial *t, int input, const rung_shape *shape)
 {
-    bool takes = t->op->layouts == RUNGI_LAYOUTS_SAME ||
+    bool takes = t->op->layouts == RUNGI_LAYOUTS_SAME || t->op->layouts == RUNGI_LAYOUTS_EACH ||
                  (t->op->layouts == RUNGI_LAYOUTS_IMAGE && input <= 0);
     return takes && shape->rank == 4 ? t->layout : RUNGI_PLAIN;
 }
