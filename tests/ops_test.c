@@ -356,7 +356,8 @@ static void check_all(void **state)
         for (const rungi_case *c = selected[i]->cases; c->name; c++) {
             if (c->bench)
                 continue;
-            check_differences(selected[i], c);
+            if (rungi_shape_size(&c->in[0].shape) <= 20000) // larger ones only compare kernels
+                check_differences(selected[i], c);
             for (int layout = RUNGI_PLAIN; layout <= RUNGI_BLOCKED16; layout++)
                 for (int threads = 1; threads <= 2; threads++)
                     if (layout_fits(selected[i], c, (rungi_layout)layout))

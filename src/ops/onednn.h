@@ -28,6 +28,20 @@ typedef enum rungi_dnn_pass {
 rung_status rungi_dnn_conv_create(const rungi_query *q, rungi_dnn_pass pass,
                                   const rungi_dnn_conv *conv, rungi_setup *setup);
 
+typedef struct rungi_dnn_norm {
+    const rungi_operand *x, *y;         // backward: y is its gradient
+    const rungi_operand *weight, *bias; // NULL: none
+    const rungi_operand *mean, *var;    // read where `frozen` or backward, else written; NULL: none
+    const rungi_operand *gx;            // backward
+    const rungi_operand *gweight, *gbias; // backward; NULL: not wanted
+    double eps;
+    bool frozen; // mean and var are given, not the batch's
+} rungi_dnn_norm;
+
+// Batch normalization, of the query's pass.
+rung_status rungi_dnn_norm_create(const rungi_query *q, const rungi_dnn_norm *norm,
+                                  rungi_setup *setup);
+
 // Can oneDNN apply the operators fused into this query (ReLU and the like)?
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
 
