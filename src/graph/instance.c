@@ -121,6 +121,7 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
     s->arena = arena;
     s->grads = grads;
     s->arena_generation = -1;
+    s->rt.samples = plan->options.batch;
     rung_status status = RUNG_OK;
     s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
     s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);

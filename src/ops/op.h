@@ -89,6 +89,7 @@ typedef struct rungi_runtime {
     uint64_t seed;
     uint64_t step;
     int64_t sample_offset;    // position of this shard's first sample in the global batch
+    int64_t samples;          // of this shard
     const double *normalizer; // per node id: the global divisor of a loss; NULL: the local one
 } rungi_runtime;
 
