@@ -42,6 +42,16 @@ typedef struct rungi_dnn_norm {
 rung_status rungi_dnn_norm_create(const rungi_query *q, const rungi_dnn_norm *norm,
                                   rungi_setup *setup);
 
+typedef struct rungi_dnn_pool {
+    const rungi_operand *x, *y; // backward: their gradients
+    int kernel[2], stride[2], pad[2];
+    bool include_pad;
+} rungi_dnn_pool;
+
+// Average pooling, of the query's pass.
+rung_status rungi_dnn_pool_create(const rungi_query *q, const rungi_dnn_pool *pool,
+                                  rungi_setup *setup);
+
 // Can oneDNN apply the operators fused into this query (ReLU and the like)?
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
 
