@@ -75,20 +75,29 @@ static inline void add_channels(const float *gy, float share, int64_t lanes, boo
         gx[c] = add ? gx[c] + gy[c] * share : gy[c] * share;
 }
 
+// By windows where none overlap, else by inputs.
 static void spread_one(const float *gy, const rungi_pool_axis *cols, float share, bool add,
                        float *gx)
 {
-    bool assign = !add && cols->disjoint;
-    if (!add && !(cols->disjoint && cols->full))
+    if (!cols->disjoint || add) {
+        for (int64_t s = 0; s < cols->in; s++) {
+            float sum = add ? gx[s] : 0;
+            for (int32_t j = cols->first[s]; j < cols->last[s]; j++)
+                sum += gy[j] * (share * cols->share[j]);
+            gx[s] = sum;
+        }
+        return;
+    }
+    if (!cols->full)
         memset(gx, 0, (size_t)cols->in * sizeof *gx);
     for (int64_t j = 0; j < cols->out; j++) {
-        float g = gy[j] * (share * cols->share[j]);
-        if (assign)
-            for (int32_t s = cols->begin[j]; s < cols->end[j]; s++)
-                gx[s] = g;
+        float g = gy[j] * (share * cols->share[j]), *to = gx + cols->begin[j];
+        int32_t n = cols->end[j] - cols->begin[j];
+        if (n == 2)
+            to[0] = to[1] = g;
         else
-            for (int32_t s = cols->begin[j]; s < cols->end[j]; s++)
-                gx[s] += g;
+            for (int32_t s = 0; s < n; s++)
+                to[s] = g;
     }
 }
 
