@@ -95,6 +95,7 @@ typedef struct rung_pool2d_options {
     int pad, pad_w;
     bool ceil_mode;
     bool exclude_pad; // average pooling: padding does not count in the divisor
+    int64_t divisor;  // average pooling: every sum is divided by this; 0: by the window's size
 } rung_pool2d_options;
 
 // The largest value of each window of x [N, C, H, W].
@@ -158,6 +159,73 @@ RUNG_API rung_value rung_mse_loss_(rung_graph *g, rung_value x, rung_value targe
                                    const rung_mse_options *options);
 #define rung_mse_loss(g, x, target, ...) \
     rung_mse_loss_(g, x, target, &(rung_mse_options){__VA_ARGS__})
+
+// ---- normalization, dropout, pooling ----------------------------------------------------------
+
+typedef struct rung_batch_norm_options {
+    double eps;      // 0 counts as 1e-5
+    double momentum; // share of a step's statistics in the running ones; 0 counts as 0.1
+    bool cumulative; // running statistics are the average of all steps (PyTorch's momentum=None)
+    bool no_affine;  // layer form only: neither weight nor bias
+    bool no_running; // layer form only: no running statistics (track_running_stats=False)
+    bool zero_init;  // layer form only: the weight starts at 0, not at 1
+} rung_batch_norm_options;
+
+// (x - mean) / sqrt(var + eps) * weight + bias for each channel of x [N, C], [N, C, L] or
+// [N, C, H, W]. In a training plan mean and variance are the batch's (under `exact` each shard's),
+// and after each forward run the running ones are moved towards those of the whole global batch,
+// the variance unbiased. In evaluation, and in layers named to rung_graph_set_eval, they are the
+// running ones. Values that are {0} are left out: weight [C], bias [C], running_mean and
+// running_var [C] (both or none), num_batches_tracked (i64 scalar, counted up once a step). A
+// training plan whose batch has one value per channel is refused by rung_compile.
+RUNG_API rung_value rung_f_batch_norm(rung_graph *g, rung_value x, rung_value weight,
+                                      rung_value bias, rung_value running_mean,
+                                      rung_value running_var, rung_value num_batches_tracked,
+                                      const rung_batch_norm_options *options);
+
+// In training each element is 0 with probability p, else x / (1 - p); in evaluation y = x at no
+// cost. Which elements are dropped is a function of the seed and step (rung_plan_set_step), the
+// layer's place in the graph, the sample's position in the global batch and the element alone.
+RUNG_API rung_value rung_dropout(rung_graph *g, rung_value x, double p);
+
+// The mean of each window of x [N, C, H, W].
+RUNG_API rung_value rung_avg_pool2d_(rung_graph *g, rung_value x,
+                                     const rung_pool2d_options *options);
+#define rung_avg_pool2d(g, x, ...) rung_avg_pool2d_(g, x, &(rung_pool2d_options){__VA_ARGS__})
+
+// The means of rows x cols windows that share the image; 1 x 1 is the mean of each channel. 0 keeps
+// the input's size.
+RUNG_API rung_value rung_adaptive_avg_pool2d(rung_graph *g, rung_value x, int64_t rows,
+                                             int64_t cols);
+
+// ---- shapes and products ----------------------------------------------------------------------
+// A dimension is counted from the end when negative.
+
+// n values one behind the other along a dimension; the others must be equal.
+RUNG_API rung_value rung_concat(rung_graph *g, const rung_value *values, int n, int dim);
+
+// Elements start, start + step, ... below end of a dimension. start and end are counted from the
+// end when negative and kept within the dimension; INT64_MAX is its end. step is 1 or more.
+RUNG_API rung_value rung_slice(rung_graph *g, rung_value x, int dim, int64_t start, int64_t end,
+                               int64_t step);
+
+// before[d] and after[d] elements of that value around x in each of its dimensions.
+RUNG_API rung_value rung_pad(rung_graph *g, rung_value x, const int64_t *before,
+                             const int64_t *after, double value);
+
+// Dimension d of the result is dimension dims[d] of x; dims has one entry for each.
+RUNG_API rung_value rung_permute(rung_graph *g, rung_value x, const int *dims);
+// x with two dimensions exchanged.
+RUNG_API rung_value rung_transpose(rung_graph *g, rung_value x, int dim0, int dim1);
+
+typedef struct rung_matmul_options {
+    bool transpose_a, transpose_b; // the last two dimensions, without a copy
+} rung_matmul_options;
+
+// a [..., m, k] times b [..., k, n]: [..., m, n]; the dimensions before broadcast.
+RUNG_API rung_value rung_matmul_(rung_graph *g, rung_value a, rung_value b,
+                                 const rung_matmul_options *options);
+#define rung_matmul(g, a, b, ...) rung_matmul_(g, a, b, &(rung_matmul_options){__VA_ARGS__})
 
 #ifdef __cplusplus
 }

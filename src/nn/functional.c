@@ -163,7 +163,8 @@ rung_value rung_f_conv2d(rung_graph *g, rung_value x, rung_value weight, rung_va
 
 rungi_pool_attr rungi_pool_attr_of(const rung_pool2d_options *o)
 {
-    rungi_pool_attr a = {.ceil_mode = o->ceil_mode, .count_include_pad = !o->exclude_pad};
+    rungi_pool_attr a = {
+        .ceil_mode = o->ceil_mode, .count_include_pad = !o->exclude_pad, .divisor = o->divisor};
     bool square = !o->kernel_w && !o->pad_w;
     a.kernel[0] = o->kernel;
     a.kernel[1] = o->kernel_w ? o->kernel_w : o->kernel;

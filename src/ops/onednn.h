@@ -52,6 +52,29 @@ typedef struct rungi_dnn_pool {
 rung_status rungi_dnn_pool_create(const rungi_query *q, const rungi_dnn_pool *pool,
                                   rungi_setup *setup);
 
+// A (batch of) matrix as a matrix product sees it: strides in elements, so that a transposed matrix
+// has its last two swapped.
+typedef struct rungi_dnn_matrix {
+    const rungi_operand *operand;
+    int64_t dims[RUNG_MAX_RANK], strides[RUNG_MAX_RANK];
+} rungi_dnn_matrix;
+
+// c = a b + bias: [..., m, n] = [..., m, k] [..., k, n] + [n]. Dimensions before the last two
+// broadcast in a and b.
+typedef struct rungi_dnn_matmul {
+    int rank; // of all three
+    rungi_dnn_matrix a, b, c;
+    const rungi_operand *bias; // NULL: none
+} rungi_dnn_matmul;
+
+// The matrix rows x cols that lies row-major in `operand`, or its transpose cols x rows.
+rungi_dnn_matrix rungi_dnn_matrix_of(const rungi_operand *operand, int64_t rows, int64_t cols,
+                                     bool transposed);
+
+// Matrix product. Operators fused into the query are applied to c.
+rung_status rungi_dnn_matmul_create(const rungi_query *q, const rungi_dnn_matmul *matmul,
+                                    rungi_setup *setup);
+
 // Can oneDNN apply the operators fused into this query (ReLU and the like)?
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
 

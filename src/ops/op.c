@@ -122,6 +122,12 @@ const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind 
     return NULL;
 }
 
+double rungi_no_flops(const rungi_query *q)
+{
+    (void)q;
+    return 0;
+}
+
 static double present_bytes(const rungi_operand *operands, int count, uint32_t mask)
 {
     double bytes = 0;

@@ -223,6 +223,9 @@ const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind 
 
 rungi_cost rungi_query_cost(const rungi_query *q);
 
+// For `flops` of what only moves elements: 0.
+double rungi_no_flops(const rungi_query *q);
+
 static inline uint32_t rungi_bit(int i)
 {
     return (uint32_t)1 << (i < 31 ? i : 31);

@@ -7,14 +7,10 @@
 #include "ops/parallel.h"
 #include "ops/unary.h"
 
-typedef struct sizes {
-    int64_t rows, in, out;
-} sizes;
-
-static sizes sizes_of(const rungi_query *q)
+rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q)
 {
     const int64_t *w = q->in[1].shape.dim;
-    return (sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
+    return (rungi_linear_sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
 // ---- OpenBLAS ---------------------------------------------------------------------------------
@@ -44,7 +40,7 @@ static void finish_rows(const rungi_query *q, float *y, const float *bias, int64
 static rung_status blas_forward(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     const float *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
     float *y = rungi_ptr(c, &q->out[0]);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)s.rows, (int)s.out, (int)s.in, 1,
@@ -55,7 +51,7 @@ static rung_status blas_forward(const rungi_call *c)
     return RUNG_OK;
 }
 
-static void sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
+void rungi_linear_sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
 {
     memset(gb, 0, (size_t)n * sizeof *gb);
     for (int64_t r = 0; r < rows; r++)
@@ -66,7 +62,7 @@ static void sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
 static rung_status blas_weight(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     const float *gy = rungi_ptr(c, &q->gout[0]);
     float *gw = rungi_ptr(c, &q->gin[1]);
     float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
@@ -74,14 +70,14 @@ static rung_status blas_weight(const rungi_call *c)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)s.out, (int)s.in, (int)s.rows, 1,
                     gy, (int)s.out, rungi_ptr(c, &q->in[0]), (int)s.in, 0, gw, (int)s.in);
     if (gb)
-        sum_rows(gy, gb, s.rows, s.out);
+        rungi_linear_sum_rows(gy, gb, s.rows, s.out);
     return RUNG_OK;
 }
 
 static rung_status blas_data(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)s.rows, (int)s.in, (int)s.out, 1,
                 rungi_ptr(c, &q->gout[0]), (int)s.out, rungi_ptr(c, &q->in[1]), (int)s.in, 0,
                 rungi_ptr(c, &q->gin[0]), (int)s.in);
@@ -93,7 +89,7 @@ static rung_status blas_data(const rungi_call *c)
 static rung_status forward_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->out[0].dtype;
     const void *x = rungi_ptr(c, &q->in[0]), *w = rungi_ptr(c, &q->in[1]);
     const void *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
@@ -110,7 +106,7 @@ static rung_status forward_reference(const rungi_call *c)
 static rung_status weight_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->gout[0].dtype;
     const void *x = rungi_ptr(c, &q->in[0]), *gy = rungi_ptr(c, &q->gout[0]);
     void *gw = rungi_ptr(c, &q->gin[1]), *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
@@ -133,7 +129,7 @@ static rung_status weight_reference(const rungi_call *c)
 static rung_status data_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->gout[0].dtype;
     const void *gy = rungi_ptr(c, &q->gout[0]), *w = rungi_ptr(c, &q->in[1]);
     for (int64_t r = 0; r < s.rows; r++)
@@ -159,7 +155,9 @@ static const rungi_kernel reference_forward = {.name = "reference", .run = forwa
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
-const rungi_kernel *const rungi_linear_forward_cpu[] = {&openblas_forward, &reference_forward,
-                                                        NULL};
-const rungi_kernel *const rungi_linear_weight_cpu[] = {&openblas_weight, &reference_weight, NULL};
-const rungi_kernel *const rungi_linear_data_cpu[] = {&openblas_data, &reference_data, NULL};
+const rungi_kernel *const rungi_linear_forward_cpu[] = {
+    &openblas_forward, &rungi_linear_forward_onednn, &reference_forward, NULL};
+const rungi_kernel *const rungi_linear_weight_cpu[] = {
+    &openblas_weight, &rungi_linear_weight_onednn, &reference_weight, NULL};
+const rungi_kernel *const rungi_linear_data_cpu[] = {&openblas_data, &rungi_linear_data_onednn,
+                                                     &reference_data, NULL};
