@@ -156,8 +156,10 @@ static const rungi_kernel reference_weight = {.name = "reference", .run = weight
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
 const rungi_kernel *const rungi_linear_forward_cpu[] = {
-    &openblas_forward, &rungi_linear_forward_onednn, &reference_forward, NULL};
-const rungi_kernel *const rungi_linear_weight_cpu[] = {
-    &openblas_weight, &rungi_linear_weight_onednn, &reference_weight, NULL};
-const rungi_kernel *const rungi_linear_data_cpu[] = {&openblas_data, &rungi_linear_data_onednn,
-                                                     &reference_data, NULL};
+    &rungi_linear_forward_rows, &openblas_forward, &rungi_linear_forward_onednn, &reference_forward,
+    NULL};
+const rungi_kernel *const rungi_linear_weight_cpu[] = {&rungi_linear_weight_rows, &openblas_weight,
+                                                       &rungi_linear_weight_onednn,
+                                                       &reference_weight, NULL};
+const rungi_kernel *const rungi_linear_data_cpu[] = {
+    &rungi_linear_data_rows, &openblas_data, &rungi_linear_data_onednn, &reference_data, NULL};
