@@ -40,8 +40,17 @@ static rung_status make(rung_context *context, const rung_config *config, const 
 rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
                                 rung_trainer **trainer_out)
 {
-    return make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL},
-                trainer_out);
+    rung_trainer *t;
+    RUNG_TRY(rungi_trainer_check_run(run));
+    RUNG_TRY(make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &t));
+    rung_status status = rungi_trainer_lock_run(t);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rung_trainer_destroy(&t);
+        return rungi_fail_adopt(&error);
+    }
+    *trainer_out = t;
+    return RUNG_OK;
 }
 
 void rung_trainer_destroy(rung_trainer **trainer)
@@ -201,7 +210,10 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
     rung_config_destroy(&config);
     RUNG_TRY(status);
     t->resumed = true;
-    status = restore(t);
+    // Before looking at its checkpoints: no other process goes on with them.
+    status = rungi_trainer_lock_run(t);
+    if (status == RUNG_OK)
+        status = restore(t);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);
