@@ -15,6 +15,13 @@ static rung_status verify(const char *run, const char *checkpoint)
     return status;
 }
 
+static void print_json(const rung_eval_result *r)
+{
+    printf("{\"loss\":%.17g,\"samples\":%" PRId64 ",\"correct\":%" PRId64 ",\"correct5\":%" PRId64
+           "}\n",
+           r->loss, r->samples, r->correct, r->correct5);
+}
+
 static void print_result(const rung_eval_result *r)
 {
     double n = (double)r->samples;
@@ -62,7 +69,9 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
             rung_trainer_open(own, arguments->words[0], checkpoint, overrides, count, &trainer);
     if (status == RUNG_OK)
         status = rung_trainer_evaluate(trainer, &result);
-    if (status == RUNG_OK) {
+    if (status == RUNG_OK && cli_value(arguments, "--json")) {
+        print_json(&result);
+    } else if (status == RUNG_OK) {
         print_result(&result);
         if (result.classes <= 20)
             print_confusion(trainer, &result);
@@ -75,6 +84,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
 
 static const cli_option options[] = {
     {"--checkpoint", "NAME", "Which checkpoint: latest (the default), best, or a name."},
+    {"--json", NULL, "Print loss and counts as one JSON object."},
     {"--verify", NULL, "Compare every byte of the checkpoint with its checksums, and no more."},
     {0},
 };

@@ -8,6 +8,8 @@ target_compile_options(rung_flags INTERFACE
   -Wno-missing-field-initializers
   # Messages are cut at the size of their buffer by design.
   $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
+  # RUNGI_VECTORIZE is for builds that optimize.
+  $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>
   -fvisibility=hidden
   # Results must not depend on what a compiler chooses to contract or reorder. The last two do not
   # change values, only what may be assumed about errno and traps.

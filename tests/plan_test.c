@@ -327,6 +327,46 @@ static void bad_label_names_the_sample(void **state)
     drop(&m);
 }
 
+// The float64 plan is the reference that float32 plans are near to; the state stays as it is.
+static void float64_plan_is_near(void **state)
+{
+    (void)state;
+    model m;
+    build(&m, 4);
+    rung_plan *plan = compiled(&m, train);
+    float loss = run(plan);
+    int64_t size;
+    const float *grads = rung_state_grads(m.state, &size);
+    float *copy = malloc((size_t)size * sizeof *copy);
+    memcpy(copy, grads, (size_t)size * sizeof *copy);
+    rung_compile_options o = train;
+    o.float64 = true;
+    rung_plan *reference = compiled(&m, o);
+    assert_near(run(reference), loss, 1e-6);
+    assert_memory_equal(copy, grads, (size_t)size * sizeof *copy);
+    for (int e = 0; e < rung_state_count(m.state); e++) {
+        rung_state_entry entry = rung_state_at(m.state, e);
+        rung_view a, b;
+        assert_ok(rung_plan_grad(plan, entry.name, &a));
+        assert_ok(rung_plan_grad(reference, entry.name, &b));
+        assert_int_equal(a.dtype, RUNG_F32);
+        assert_int_equal(b.dtype, RUNG_F64);
+        int64_t count;
+        double top = 0;
+        assert_ok(rung_shape_count(&a.shape, &count));
+        for (int64_t i = 0; i < count; i++)
+            top = fmax(top, fabs(((double *)b.data)[i]));
+        for (int64_t i = 0; i < count; i++)
+            assert_near(((float *)a.data)[i], ((double *)b.data)[i], 3e-6 * top);
+    }
+    rung_view view;
+    assert_fails(RUNG_NOT_FOUND, "no gradient of 'fc9'", rung_plan_grad(plan, "fc9", &view));
+    free(copy);
+    rung_plan_destroy(&reference);
+    rung_plan_destroy(&plan);
+    drop(&m);
+}
+
 static void explain_lists_every_step(void **state)
 {
     (void)state;
@@ -358,6 +398,7 @@ int main(void)
         TEST(outputs_leave_out_what_they_do_not_need),
         TEST(frozen_parameters_get_no_gradient),
         TEST(bad_label_names_the_sample),
+        TEST(float64_plan_is_near),
         TEST(explain_lists_every_step),
     };
     return RUN_TESTS(tests);

@@ -26,6 +26,13 @@ RUNG_API rung_value rung_conv2d_(rung_graph *g, rung_value x, const char *name,
                                  const rung_conv2d_options *options);
 #define rung_conv2d(g, x, name, ...) rung_conv2d_(g, x, name, &(rung_conv2d_options){__VA_ARGS__})
 
+// torch.nn.BatchNorm1d and BatchNorm2d, by the rank of x. State: weight, bias (unless no_affine)
+// and the buffers running_mean, running_var and num_batches_tracked (unless no_running).
+RUNG_API rung_value rung_batch_norm_(rung_graph *g, rung_value x, const char *name,
+                                     const rung_batch_norm_options *options);
+#define rung_batch_norm(g, x, name, ...) \
+    rung_batch_norm_(g, x, name, &(rung_batch_norm_options){__VA_ARGS__})
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #define RUNG_PLAN_H
 
 #include "rung/state.h"
+#include "rung/tuning.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,7 +47,9 @@ typedef struct rung_compile_options {
     bool fuse;
     rung_layout layout;
     rung_kernels kernels;
-    rung_arena *arena; // shared memory for activations; NULL: the plan has its own
+    rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
+    bool float64;        // everything in float64 by the reference kernels: slow, to check others by
+    rung_arena *arena;   // shared memory for activations; NULL: the plan has its own
 } rung_compile_options;
 
 // Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,
@@ -82,6 +85,11 @@ RUNG_API rung_status rung_plan_output(const rung_plan *plan, const char *output,
                                       rung_view *view_out);
 // The loss of the last forward.
 RUNG_API rung_status rung_plan_loss(const rung_plan *plan, float *loss_out);
+
+// The gradient of a parameter as the last backward left it, in the plan's precision.
+// Errors: RUNG_NOT_FOUND when the plan computes no gradient of that name.
+RUNG_API rung_status rung_plan_grad(const rung_plan *plan, const char *parameter,
+                                    rung_view *view_out);
 
 typedef struct rung_plan_memory {
     uint64_t arena;       // bytes of activations, gradients of activations and workspace

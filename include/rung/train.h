@@ -64,10 +64,11 @@ typedef struct rung_train_event {
     double wait_share;          // of the window without validation and checkpoints, in [0, 1]
     double accuracy, top5;      // EVAL: shares of the samples
     int64_t correct, evaluated; // EVAL: samples
-    bool best;                  // EVAL: the best so far; CHECKPOINT: of the best validation
-    const char *path;           // CHECKPOINT: in the run folder
-    rung_status status;         // END
-    const char *note;           // END: why, when it is not the planned end; else NULL
+    int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
+    bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
+    const char *path;              // CHECKPOINT: in the run folder
+    rung_status status;            // END
+    const char *note;              // END: why, when it is not the planned end; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

@@ -239,27 +239,37 @@ static rungi_layout input_layout(const builder *b, size_t k, int i)
 {
     const rungi_node *node = &b->g->nodes.data[k];
     bool image = node->op->layouts == RUNGI_LAYOUTS_SAME ||
+                 node->op->layouts == RUNGI_LAYOUTS_EACH ||
                  (node->op->layouts == RUNGI_LAYOUTS_IMAGE && i == 0);
     return image && b->types[node->in[i]].shape.rank == 4 ? b->node_layout[k] : RUNGI_PLAIN;
 }
 
-static void forward_view(builder *b, size_t k, int in)
+static bool runs_in_training(const builder *b, const rungi_node *node)
+{
+    return b->p->options.training && !node->eval;
+}
+
+// Output 0 is input 0, maybe under another shape: no kernel, one buffer.
+static bool is_alias(const builder *b, const rungi_node *node)
+{
+    return node->op->view || (node->op->passes_through &&
+                              node->op->passes_through(node->attr, runs_in_training(b, node)));
+}
+
+static void forward_alias(builder *b, size_t k, int in)
 {
     const rungi_node *node = &b->g->nodes.data[k];
     int value = node->out[0];
-    rungi_operand seen = {.dtype = b->types[value].dtype, .shape = b->types[value].shape};
+    rungi_operand seen = {.dtype = b->types[value].dtype,
+                          .layout = b->value_layout[value],
+                          .shape = b->types[value].shape};
     int tensor = rungi_plan_alias(b->p, in, &seen);
     if (tensor < 0) {
         b->failed = true;
         return;
     }
     b->p->tensors.data[tensor].value = value;
-    b->tensor[value][RUNGI_PLAIN] = tensor;
-}
-
-static bool runs_in_training(const builder *b, const rungi_node *node)
-{
-    return b->p->options.training && !node->eval;
+    b->tensor[value][seen.layout] = tensor;
 }
 
 static void forward_node(builder *b, size_t k)
@@ -273,9 +283,9 @@ static void forward_node(builder *b, size_t k)
     b->out[k] = out;
     for (int i = 0; i < node->n_in; i++)
         in[i] = operand_of(b, tensor_in(b, (int)k, node->in[i], input_layout(b, k, i)));
-    if (node->op->view) {
-        forward_view(b, k, in[0].buffer);
-        out[0] = operand_of(b, b->tensor[node->out[0]][RUNGI_PLAIN]);
+    if (is_alias(b, node)) {
+        forward_alias(b, k, in[0].buffer);
+        out[0] = operand_of(b, b->tensor[node->out[0]][b->value_layout[node->out[0]]]);
         return;
     }
     bool training = runs_in_training(b, node);
@@ -289,8 +299,8 @@ static void forward_node(builder *b, size_t k)
         rungi_layout layout = b->value_layout[value];
         b->tensor[value][layout] = new_tensor(b, value, layout, false);
         out[i] = operand_of(b, b->tensor[value][layout]);
-        if (hidden && training && node->op->finish && out[i].buffer >= 0)
-            b->p->tensors.data[out[i].buffer].kind = RUNGI_TENSOR_SHARD;
+        if (hidden && training && node->op->finish && !b->failed)
+            b->p->tensors.data[out[i].buffer].kind = RUNGI_TENSOR_KEPT;
     }
     add_step(b, &(rungi_query){.op = node->op,
                                .attr = node->attr,
@@ -324,7 +334,7 @@ static bool may_add_in_place(const builder *b, int value, size_t k)
 static int param_grad(builder *b, int value)
 {
     rungi_tensor t = {.kind = RUNGI_TENSOR_GRAD, .value = value, .is_grad = true};
-    t.operand = (rungi_operand){.dtype = RUNG_F32, .shape = b->types[value].shape};
+    t.operand = (rungi_operand){.dtype = b->types[value].dtype, .shape = b->types[value].shape};
     int index = rungi_plan_tensor(b->p, &t);
     b->failed |= index < 0;
     return index;
@@ -380,8 +390,6 @@ static bool wanted(const builder *b, const rungi_node *node, int i)
 static bool passes_through(const builder *b, size_t k, const rungi_pass *pass, int i)
 {
     const rungi_node *node = &b->g->nodes.data[k];
-    if (node->op->view)
-        return true;
     return pass->identity == i + 1 &&
            rung_shape_equal(&b->types[node->in[i]].shape, &b->types[node->out[0]].shape);
 }
@@ -459,7 +467,7 @@ static void backward_node(builder *b, size_t k)
     }
     if (!any)
         return;
-    if (node->op->view) {
+    if (is_alias(b, node)) {
         if (wanted(b, node, 0))
             contribute(b, k, node->in[0], gout[0].buffer, true);
         return;
@@ -534,6 +542,9 @@ rung_status rungi_plan_build(rung_plan *p)
     builder b = {.p = p, .g = p->graph};
     RUNG_CHECK(allocate(&b), RUNG_NO_MEMORY, "no memory for a plan");
     RUNG_TRY(rungi_graph_infer(p->graph, p->symbols, b.types));
+    for (size_t i = 0; p->options.float64 && i < p->graph->values.count; i++)
+        if (b.types[i].dtype == RUNG_F32)
+            b.types[i].dtype = RUNG_F64;
     RUNG_TRY(rungi_plan_layouts(p, b.types, b.value_layout, b.node_layout));
     mark_live(&b);
     if (p->options.gradients)

@@ -43,16 +43,27 @@ void rung_arena_destroy(rung_arena **arena)
 
 // ---- pointers ---------------------------------------------------------------------------------
 
+// Is this a float64 plan's own copy of what the state or the caller keeps in float32?
+static bool is_copy(const rung_plan *p, const rungi_tensor *t)
+{
+    bool leaf = t->kind == RUNGI_TENSOR_INPUT || t->kind == RUNGI_TENSOR_PARAM ||
+                t->kind == RUNGI_TENSOR_GRAD || t->kind == RUNGI_TENSOR_BUFFER;
+    return p->options.float64 && leaf && t->operand.dtype == RUNG_F64 &&
+           p->graph->values.data[t->value].dtype == RUNG_F32;
+}
+
 static void *root_pointer(const rungi_instance *s, int index)
 {
     const rung_plan *p = s->plan;
     const rungi_tensor *t = &p->tensors.data[index];
     int entry = p->state->entry_of[t->value];
+    if (is_copy(p, t))
+        return s->ptr[index];
     switch (t->kind) {
     case RUNGI_TENSOR_ARENA:
         return s->arena->data + t->offset;
-    case RUNGI_TENSOR_SHARD:
-        return s->shard + t->offset;
+    case RUNGI_TENSOR_KEPT:
+        return s->kept + t->offset;
     case RUNGI_TENSOR_PARAM:
         return p->state->params + p->state->entries[entry].offset;
     case RUNGI_TENSOR_GRAD:
@@ -93,6 +104,35 @@ static rung_status make_constants(rungi_instance *s)
     return RUNG_OK;
 }
 
+static rung_status make_copies(rungi_instance *s)
+{
+    const rung_plan *p = s->plan;
+    if (!p->options.float64)
+        return RUNG_OK;
+    s->behind = calloc(p->tensors.count + 1, sizeof *s->behind);
+    RUNG_CHECK(s->behind, RUNG_NO_MEMORY, "no memory for an instance");
+    for (size_t i = 0; i < p->tensors.count; i++) {
+        const rungi_tensor *t = &p->tensors.data[i];
+        int entry = p->state->entry_of[t->value];
+        if (t->root != (int)i || !is_copy(p, t))
+            continue;
+        RUNG_TRY(rung_device_alloc(p->device, t->bytes, "float64 copies", &s->ptr[i]));
+        if (t->kind == RUNGI_TENSOR_PARAM)
+            s->behind[i] = p->state->params + p->state->entries[entry].offset;
+        else if (t->kind == RUNGI_TENSOR_BUFFER)
+            s->behind[i] = p->state->buffers + p->state->entries[entry].offset;
+    }
+    return RUNG_OK;
+}
+
+static void fill_copies(rungi_instance *s)
+{
+    for (size_t i = 0; s->behind && i < s->plan->tensors.count; i++)
+        if (s->behind[i])
+            rung_convert(RUNG_F64, s->ptr[i], RUNG_F32, s->behind[i],
+                         rungi_operand_count(&s->plan->tensors.data[i].operand), NULL);
+}
+
 static rung_status make_calls(rungi_instance *s, bool first)
 {
     const rung_plan *p = s->plan;
@@ -121,6 +161,7 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
     s->arena = arena;
     s->grads = grads;
     s->arena_generation = -1;
+    s->rt.samples = plan->options.batch;
     rung_status status = RUNG_OK;
     s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
     s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);
@@ -130,9 +171,11 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
         goto undo;
     }
     RUNG_TRY_GOTO(undo, arena_reserve(arena, plan->arena_bytes));
-    RUNG_TRY_GOTO(undo, rung_device_alloc(plan->device, plan->shard_bytes, "batch statistics",
-                                          (void **)&s->shard));
+    if (plan->kept_bytes)
+        RUNG_TRY_GOTO(undo, rung_device_alloc(plan->device, plan->kept_bytes, "statistics",
+                                              (void **)&s->kept));
     RUNG_TRY_GOTO(undo, make_constants(s));
+    RUNG_TRY_GOTO(undo, make_copies(s));
     RUNG_TRY_GOTO(undo, make_calls(s, first));
     set_pointers(s);
     *instance_out = s;
@@ -154,7 +197,11 @@ void rungi_instance_destroy(rungi_instance **instance)
     for (size_t i = 0; s->ptr && i < p->tensors.count; i++)
         if (p->tensors.data[i].kind == RUNGI_TENSOR_CONST && p->tensors.data[i].root == (int)i)
             free(s->ptr[i]);
-    rung_device_free(p->device, s->shard);
+    for (size_t i = 0; s->behind && i < p->tensors.count; i++)
+        if (p->tensors.data[i].root == (int)i && is_copy(p, &p->tensors.data[i]))
+            rung_device_free(p->device, s->ptr[i]);
+    free(s->behind);
+    rung_device_free(p->device, s->kept);
     free(s->ptr);
     free(s->calls);
     free(s->normalizer);
@@ -182,6 +229,10 @@ void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data)
     if (instance->ptr[tensor] == data)
         return;
     int root = p->tensors.data[tensor].root;
+    if (is_copy(p, &p->tensors.data[root])) {
+        instance->behind[root] = data;
+        return;
+    }
     for (size_t i = 0; i < p->tensors.count; i++)
         if (p->tensors.data[i].root == root)
             instance->ptr[i] = (void *)data;
@@ -218,6 +269,8 @@ rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
     if (s->arena_generation != s->arena->generation)
         set_pointers(s);
     rungi_threads_use(s->plan->options.threads);
+    if (begin == 0)
+        fill_copies(s);
     for (int i = begin; i < end; i++)
         RUNG_TRY(s->step_ns ? run_timed(s, i) : run_step(s, i));
     return RUNG_OK;

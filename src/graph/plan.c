@@ -77,6 +77,7 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
     RUNG_TRY(rungi_instance_create(p, arena, p->state->grads, true, &p->instance));
     // What the caller's options point to is not kept.
     p->options.dims = NULL;
+    p->options.tuning = NULL;
     p->options.outputs = NULL;
     return RUNG_OK;
 }
@@ -92,6 +93,8 @@ rung_status rung_compile(const rung_graph *graph, rung_state *state,
     p->options = *options;
     if (p->options.threads <= 0)
         p->options.threads = rung_device_threads(p->device);
+    if (p->options.float64)
+        p->options.kernels = RUNG_KERNELS_REFERENCE;
     rung_status status = compile(p, options);
     if (status != RUNG_OK) {
         rung_plan_destroy(&p);
@@ -152,8 +155,11 @@ static rung_status check_bound(const rung_plan *plan)
 {
     for (size_t i = 0; i < plan->tensors.count; i++) {
         const rungi_tensor *t = &plan->tensors.data[i];
-        RUNG_CHECK(t->kind != RUNGI_TENSOR_INPUT || plan->instance->ptr[i], RUNG_INVALID,
-                   "input '%s' is not bound", plan->graph->values.data[t->value].name);
+        const void *bound = plan->instance->ptr[i];
+        if (plan->instance->behind && t->operand.dtype == RUNG_F64)
+            bound = plan->instance->behind[t->root];
+        RUNG_CHECK(t->kind != RUNGI_TENSOR_INPUT || bound, RUNG_INVALID, "input '%s' is not bound",
+                   plan->graph->values.data[t->value].name);
     }
     return RUNG_OK;
 }
@@ -191,8 +197,21 @@ rung_status rung_plan_loss(const rung_plan *plan, float *loss_out)
 {
     rung_view view;
     RUNG_TRY(rung_plan_output(plan, "loss", &view));
-    *loss_out = *(const float *)view.data;
+    rung_convert(RUNG_F32, loss_out, view.dtype, view.data, 1, NULL);
     return RUNG_OK;
+}
+
+rung_status rung_plan_grad(const rung_plan *plan, const char *parameter, rung_view *view_out)
+{
+    for (size_t i = 0; i < plan->tensors.count; i++) {
+        const rungi_tensor *t = &plan->tensors.data[i];
+        if (t->kind != RUNGI_TENSOR_GRAD || t->root != (int)i ||
+            strcmp(plan->graph->values.data[t->value].name, parameter) != 0)
+            continue;
+        *view_out = (rung_view){t->operand.dtype, t->operand.shape, plan->instance->ptr[i]};
+        return RUNG_OK;
+    }
+    return RUNG_FAIL(RUNG_NOT_FOUND, "the plan computes no gradient of '%s'", parameter);
 }
 
 rung_plan_memory rung_plan_memory_use(const rung_plan *plan)

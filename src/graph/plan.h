@@ -23,7 +23,9 @@ typedef enum rungi_tensor_kind {
     RUNGI_TENSOR_GRAD, // gradient of a parameter
     RUNGI_TENSOR_BUFFER,
     RUNGI_TENSOR_CONST, // one scalar
-    RUNGI_TENSOR_SHARD, // outlives the arena: what an operator's `finish` reads after all shards
+    // Of the instance: kept until rungi_instances_finish, so that shards may take turns in an
+    // arena.
+    RUNGI_TENSOR_KEPT,
 } rungi_tensor_kind;
 
 typedef struct rungi_tensor {
@@ -35,7 +37,7 @@ typedef struct rungi_tensor {
     bool keep;   // an output: lives until the next run
     double fill; // CONST
     size_t bytes;
-    size_t offset;   // ARENA roots: place in the arena; SHARD: in the instance's memory
+    size_t offset;   // ARENA and KEPT roots: place in the arena or the instance's memory
     int first, last; // steps between which it lives; of a root, its aliases included
 } rungi_tensor;
 
@@ -60,7 +62,7 @@ struct rung_plan {
     int n_forward;     // steps before this one are forward
     int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
     size_t arena_bytes, lower_bound;
-    size_t shard_bytes;         // of an instance's SHARD tensors
+    size_t kept_bytes;          // of each instance
     RUNGI_ARRAY(void *) blocks; // operand lists, freed with the plan
     rung_arena *own_arena;      // when none was given
     rungi_instance *instance;   // the one behind the public calls
@@ -110,8 +112,10 @@ struct rungi_instance {
     rung_arena *arena;
     int arena_generation;
     float *grads; // flat gradients that backward writes; the state's by default
-    void **ptr;   // pointer table, by tensor
-    char *shard;  // memory of SHARD tensors
+    char *kept;   // memory of KEPT tensors
+    // In a float64 plan, by tensor: the float32 values behind a leaf that is kept in float64 here.
+    const void **behind;
+    void **ptr; // pointer table, by tensor
     rungi_call *calls;
     double *normalizer; // by node
     rungi_runtime rt;

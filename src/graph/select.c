@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "graph/tune.h"
 #include "ops/threads.h"
 
 rungi_policy rungi_plan_policy(const rung_plan *p)
@@ -27,11 +28,19 @@ static rung_status add_workspace(rung_plan *p, rungi_step *step)
 
 static rung_status select_step(rung_plan *p, rungi_step *step)
 {
+    const char *layer = p->graph->nodes.data[step->q.node].name;
+    if (step->q.op->check && step->q.op->check(&step->q) != RUNG_OK)
+        return rungi_fail_prefix("layer %s", layer);
     rungi_string log = {0};
     step->kernel =
         rungi_kernel_choose(&step->q, p->device->backend->kind, rungi_plan_policy(p), &log);
     step->refusals = log.data;
-    const char *layer = p->graph->nodes.data[step->q.node].name;
+    if (p->options.tuning && step->kernel) {
+        const rungi_kernel *fastest;
+        RUNG_TRY(rungi_tuning_choose(p->options.tuning, rung_device_context(p->device), &step->q,
+                                     p->device->backend->kind, &fastest));
+        step->kernel = fastest ? fastest : step->kernel;
+    }
     RUNG_CHECK(step->kernel, RUNG_UNSUPPORTED, "layer %s: no kernel of %s for %s can run here (%s)",
                layer, step->q.op->name, rungi_query_pass(&step->q)->name, rungi_string_text(&log));
     if (step->kernel->create && step->kernel->create(&step->q, &step->setup) != RUNG_OK)

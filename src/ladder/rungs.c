@@ -55,6 +55,17 @@ static bool own_kernels(const rungi_train_config *c, char *setting, size_t size,
     return true;
 }
 
+static bool autotune(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->exact)
+        return say(why, why_size, "under exact the choices of kernels are fixed");
+    if (c->plan.autotune)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "plan.autotune=true");
+    return true;
+}
+
 static bool workers(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
 {
@@ -122,6 +133,7 @@ const rungi_rung rungi_rungs[] = {
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
     {"own_kernels", "rung's own kernels where they are better", RUNGI_NUMERIC, own_kernels},
+    {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},
     {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
     {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},

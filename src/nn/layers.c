@@ -59,3 +59,27 @@ rung_value rung_conv2d_(rung_graph *g, rung_value x, const char *name, const run
     rungi_conv2d_attr attr = rungi_conv2d_attr_of(o);
     return layer(g, name, "conv2d", &attr, x, weight, bias);
 }
+
+rung_value rung_batch_norm_(rung_graph *g, rung_value x, const char *name,
+                            const rung_batch_norm_options *o)
+{
+    int64_t channels = rungi_graph_fixed_dim(g, x, 1, name, "the number of channels");
+    if (channels < 0)
+        return (rung_value){0};
+    rung_value in[6] = {x};
+    rung_shape shape = RUNG_SHAPE(channels);
+    rung_scope_push(g, name);
+    if (!o->no_affine) {
+        rung_init ones = {.kind = o->zero_init ? RUNG_INIT_ZEROS : RUNG_INIT_ONES};
+        in[RUNGI_BN_WEIGHT] = rung_param(g, "weight", shape, &(rung_param_options){.init = ones});
+        in[RUNGI_BN_BIAS] = rung_param(g, "bias", shape, NULL);
+    }
+    if (!o->no_running) {
+        in[RUNGI_BN_RUNNING_MEAN] = rung_buffer(g, "running_mean", RUNG_F32, shape, 0);
+        in[RUNGI_BN_RUNNING_VAR] = rung_buffer(g, "running_var", RUNG_F32, shape, 1);
+        in[RUNGI_BN_TRACKED] = rung_buffer(g, "num_batches_tracked", RUNG_I64, RUNG_SCALAR, 0);
+    }
+    rung_scope_pop(g);
+    rungi_batch_norm_attr attr = rungi_batch_norm_attr_of(o);
+    return rungi_graph_add1(g, rungi_op_find("batch_norm"), name, &attr, in, 6);
+}

@@ -28,6 +28,53 @@ typedef enum rungi_dnn_pass {
 rung_status rungi_dnn_conv_create(const rungi_query *q, rungi_dnn_pass pass,
                                   const rungi_dnn_conv *conv, rungi_setup *setup);
 
+typedef struct rungi_dnn_norm {
+    const rungi_operand *x, *y;         // backward: y is its gradient
+    const rungi_operand *weight, *bias; // NULL: none
+    const rungi_operand *mean, *var;    // read where `frozen` or backward, else written; NULL: none
+    const rungi_operand *gx;            // backward
+    const rungi_operand *gweight, *gbias; // backward; NULL: not wanted
+    double eps;
+    bool frozen; // mean and var are given, not the batch's
+} rungi_dnn_norm;
+
+// Batch normalization, of the query's pass.
+rung_status rungi_dnn_norm_create(const rungi_query *q, const rungi_dnn_norm *norm,
+                                  rungi_setup *setup);
+
+typedef struct rungi_dnn_pool {
+    const rungi_operand *x, *y; // backward: their gradients
+    int kernel[2], stride[2], pad[2];
+    bool include_pad;
+} rungi_dnn_pool;
+
+// Average pooling, of the query's pass.
+rung_status rungi_dnn_pool_create(const rungi_query *q, const rungi_dnn_pool *pool,
+                                  rungi_setup *setup);
+
+// A (batch of) matrix as a matrix product sees it: strides in elements, so that a transposed matrix
+// has its last two swapped.
+typedef struct rungi_dnn_matrix {
+    const rungi_operand *operand;
+    int64_t dims[RUNG_MAX_RANK], strides[RUNG_MAX_RANK];
+} rungi_dnn_matrix;
+
+// c = a b + bias: [..., m, n] = [..., m, k] [..., k, n] + [n]. Dimensions before the last two
+// broadcast in a and b.
+typedef struct rungi_dnn_matmul {
+    int rank; // of all three
+    rungi_dnn_matrix a, b, c;
+    const rungi_operand *bias; // NULL: none
+} rungi_dnn_matmul;
+
+// The matrix rows x cols that lies row-major in `operand`, or its transpose cols x rows.
+rungi_dnn_matrix rungi_dnn_matrix_of(const rungi_operand *operand, int64_t rows, int64_t cols,
+                                     bool transposed);
+
+// Matrix product. Operators fused into the query are applied to c.
+rung_status rungi_dnn_matmul_create(const rungi_query *q, const rungi_dnn_matmul *matmul,
+                                    rungi_setup *setup);
+
 // Can oneDNN apply the operators fused into this query (ReLU and the like)?
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
 

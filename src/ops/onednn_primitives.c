@@ -2,14 +2,41 @@
 // Descriptors of oneDNN's primitives.
 #include <string.h>
 
+#include "ops/gelu/gelu.h"
+#include "ops/leaky_relu/leaky_relu.h"
 #include "ops/onednn_inside.h"
+#include "ops/scale/scale.h"
 
 // ---- attributes -------------------------------------------------------------------------------
 
-static bool eltwise_of(const rungi_fused *f, dnnl_alg_kind_t *alg_out)
+typedef struct eltwise {
+    dnnl_alg_kind_t alg;
+    float alpha, beta;
+} eltwise;
+
+static bool eltwise_of(const rungi_fused *f, eltwise *out)
 {
-    if (strcmp(f->op->name, "relu") == 0) {
-        *alg_out = dnnl_eltwise_relu;
+    static const struct {
+        const char *op;
+        eltwise eltwise;
+    } known[] = {
+        {"relu", {dnnl_eltwise_relu, 0, 0}},        {"leaky_relu", {dnnl_eltwise_relu, 0, 0}},
+        {"sigmoid", {dnnl_eltwise_logistic, 0, 0}}, {"tanh", {dnnl_eltwise_tanh, 0, 0}},
+        {"gelu", {dnnl_eltwise_gelu_erf, 0, 0}},    {"silu", {dnnl_eltwise_swish, 1, 0}},
+        {"scale", {dnnl_eltwise_linear, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(f->op->name, known[i].op) != 0)
+            continue;
+        *out = known[i].eltwise;
+        if (out->alg == dnnl_eltwise_gelu_erf && ((const rungi_gelu_attr *)f->attr)->tanh)
+            out->alg = dnnl_eltwise_gelu_tanh;
+        if (strcmp(f->op->name, "leaky_relu") == 0)
+            out->alpha = (float)((const rungi_leaky_relu_attr *)f->attr)->slope;
+        if (out->alg == dnnl_eltwise_linear) {
+            out->alpha = (float)((const rungi_scale_attr *)f->attr)->factor;
+            out->beta = (float)((const rungi_scale_attr *)f->attr)->offset;
+        }
         return true;
     }
     return false;
@@ -17,9 +44,9 @@ static bool eltwise_of(const rungi_fused *f, dnnl_alg_kind_t *alg_out)
 
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why)
 {
-    dnnl_alg_kind_t alg;
+    eltwise e;
     for (int i = 0; i < q->n_fused; i++)
-        if (!eltwise_of(&q->fused[i], &alg))
+        if (!eltwise_of(&q->fused[i], &e))
             return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
     return true;
 }
@@ -33,12 +60,12 @@ rung_status rungi_dnn_attr(const rungi_query *q, dnnl_primitive_attr_t *attr_out
     dnnl_post_ops_t ops;
     RUNGI_DNN_TRY(dnnl_post_ops_create(&ops));
     for (int i = 0; i < q->n_fused; i++) {
-        dnnl_alg_kind_t alg;
-        if (eltwise_of(&q->fused[i], &alg))
+        eltwise e;
+        if (eltwise_of(&q->fused[i], &e))
 #if DNNL_VERSION_MAJOR >= 3
-            dnnl_post_ops_append_eltwise(ops, alg, 0, 0);
+            dnnl_post_ops_append_eltwise(ops, e.alg, e.alpha, e.beta);
 #else
-            dnnl_post_ops_append_eltwise(ops, 1, alg, 0, 0);
+            dnnl_post_ops_append_eltwise(ops, 1, e.alg, e.alpha, e.beta);
 #endif
     }
     dnnl_status_t set = dnnl_primitive_attr_set_post_ops(*attr_out, ops);

@@ -39,6 +39,25 @@ bool rungi_refuse(rungi_reason *why, const char *fmt, ...)
     return false;
 }
 
+bool rungi_f32_only(const rungi_query *q, rungi_reason *why)
+{
+    return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
+}
+
+bool rungi_f32_avx2(const rungi_query *q, rungi_reason *why)
+{
+    if (q->isa < RUNG_ISA_AVX2)
+        return rungi_refuse(why, "needs AVX2");
+    return rungi_f32_only(q, why);
+}
+
+bool rungi_fuses_relu(const rungi_query *q, rungi_reason *why)
+{
+    if (q->n_fused > 1 || (q->n_fused && strcmp(q->fused[0].op->name, "relu") != 0))
+        return rungi_refuse(why, "cannot apply %s", q->fused[q->n_fused - 1].op->name);
+    return true;
+}
+
 const rungi_pass *rungi_query_pass(const rungi_query *q)
 {
     return q->pass == RUNGI_FORWARD ? &q->op->forward : &q->op->backward[q->pass];
@@ -70,8 +89,10 @@ static int policy_order(rungi_policy policy, rungi_kernel_kind order[3])
 
 static bool can_run(const rungi_kernel *kernel, const rungi_query *q, rungi_string *log)
 {
-    rungi_reason why = {"applies nothing to its output"};
-    if ((!q->n_fused || kernel->fuses) && (!kernel->can_run || kernel->can_run(q, &why)))
+    rungi_reason why = {""};
+    bool able = q->n_fused && !kernel->fuses ? rungi_refuse(&why, "applies nothing to its output")
+                                             : !kernel->can_run || kernel->can_run(q, &why);
+    if (able)
         return true;
     if (log)
         rungi_string_add(log, "%s%s: %s", log->size ? "; " : "", kernel->name, why.text);
@@ -84,11 +105,27 @@ const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind 
     const rungi_kernel *const *list = rungi_query_kernels(q, kind);
     rungi_kernel_kind order[3];
     int kinds = policy_order(policy, order);
-    for (int k = 0; k < (kinds ? kinds : 1); k++)
-        for (int i = 0; list[i]; i++)
-            if ((!kinds || list[i]->kind == order[k]) && can_run(list[i], q, log))
+    for (int k = 0; k < (kinds ? kinds : 1); k++) {
+        const rungi_kernel *first = NULL;
+        for (int i = 0; list[i]; i++) {
+            bool preferred = list[i]->prefers && list[i]->prefers(q);
+            if ((kinds && list[i]->kind != order[k]) || (first && !preferred) ||
+                !can_run(list[i], q, first ? NULL : log))
+                continue;
+            if (preferred)
                 return list[i];
+            first = list[i];
+        }
+        if (first)
+            return first;
+    }
     return NULL;
+}
+
+double rungi_no_flops(const rungi_query *q)
+{
+    (void)q;
+    return 0;
 }
 
 static double present_bytes(const rungi_operand *operands, int count, uint32_t mask)

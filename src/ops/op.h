@@ -89,6 +89,7 @@ typedef struct rungi_runtime {
     uint64_t seed;
     uint64_t step;
     int64_t sample_offset;    // position of this shard's first sample in the global batch
+    int64_t samples;          // of this shard
     const double *normalizer; // per node id: the global divisor of a loss; NULL: the local one
 } rungi_runtime;
 
@@ -116,9 +117,14 @@ typedef struct rungi_reason {
 typedef struct rungi_kernel {
     const char *name; // unique within the operator
     rungi_kernel_kind kind;
-    bool fuses; // may be asked for work with fused operators; can_run says which it can apply
     // Can it do this work? On false `why` says what is in the way. NULL: always.
     bool (*can_run)(const rungi_query *q, rungi_reason *why);
+    // Was it measured to be the fastest for work of this shape? Such a kernel goes before the
+    // others of its list. NULL: never.
+    bool (*prefers)(const rungi_query *q);
+    // Forward: it applies the query's fused operators, those that can_run accepts. Without this it
+    // is never asked to.
+    bool fuses;
     // Makes the state for this work. NULL: there is none.
     rung_status (*create)(const rungi_query *q, rungi_setup *setup);
     void (*destroy)(void *state);
@@ -127,6 +133,11 @@ typedef struct rungi_kernel {
 
 // A refusal with its reason: `return rungi_refuse(why, "needs AVX2")`.
 bool rungi_refuse(rungi_reason *why, const char *fmt, ...) RUNG_PRINTF(2, 3);
+
+// For can_run: float32 alone; the same and AVX2; at most one ReLU fused.
+bool rungi_f32_only(const rungi_query *q, rungi_reason *why);
+bool rungi_f32_avx2(const rungi_query *q, rungi_reason *why);
+bool rungi_fuses_relu(const rungi_query *q, rungi_reason *why);
 
 // ---- operators --------------------------------------------------------------------------------
 
@@ -138,6 +149,7 @@ typedef enum rungi_layouts {
     RUNGI_LAYOUTS_PLAIN, // plain only
     RUNGI_LAYOUTS_SAME,  // any, the same for all operands of the full shape (elementwise)
     RUNGI_LAYOUTS_IMAGE, // any for input 0 and output 0, chosen together; the rest is plain
+    RUNGI_LAYOUTS_EACH,  // any, the same for all images, whose shapes may differ (concat, slice)
 } rungi_layouts;
 
 enum { RUNGI_ALL = -1 };
@@ -171,7 +183,13 @@ struct rungi_op {
     rungi_layouts layouts;
     // The output is the input's bytes under another shape: no kernel, one buffer.
     bool view;
+    // Is the output the input unchanged in this mode (dropout in evaluation)? Then there is no
+    // kernel: both are one buffer, and so are their gradients. NULL: never.
+    bool (*passes_through)(const void *attr, bool training);
     rung_status (*infer)(rungi_infer *i);
+    // Refuses a use that the shape rule cannot see is impossible: what depends on the pass or on
+    // training mode. Called before kernels are chosen. NULL: nothing.
+    rung_status (*check)(const rungi_query *q);
     // Adds what distinguishes this use ("kernel 3x3, pad 1") to a listing. NULL: nothing.
     void (*describe)(const void *attr, rungi_string *out);
     // Floating-point operations of the query's pass. NULL: one per element of output 0.
@@ -182,7 +200,8 @@ struct rungi_op {
     // inputs before forward. The planner adds the shards' numbers. NULL: none.
     double (*normalizer)(const rungi_query *q, void *const *ptr);
     // What happens once a training step after all shards have run forward, in shard order (running
-    // statistics). NULL: nothing.
+    // statistics). Hidden outputs of shards are kept until then, other outputs are not. NULL:
+    // nothing.
     rung_status (*finish)(const rungi_call *const *shards, int count);
     const rungi_case *cases; // ended by a case without a name
 };
@@ -196,12 +215,16 @@ const rungi_op *rungi_op_find(const char *name);
 const rungi_pass *rungi_query_pass(const rungi_query *q);
 const rungi_kernel *const *rungi_query_kernels(const rungi_query *q, rungi_device_kind kind);
 
-// The first kernel of the query's list that the policy allows and that can run; with `log` not
-// NULL, each refusal before it is added as "name: reason; ".
+// Of the kernels of the query's list that the policy allows and that can run the first that is
+// preferred, else the first; with `log` not NULL, each refusal before it is added as
+// "name: reason; ".
 const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind kind,
                                         rungi_policy policy, rungi_string *log);
 
 rungi_cost rungi_query_cost(const rungi_query *q);
+
+// For `flops` of what only moves elements: 0.
+double rungi_no_flops(const rungi_query *q);
 
 static inline uint32_t rungi_bit(int i)
 {

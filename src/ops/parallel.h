@@ -15,8 +15,8 @@
 #    define RUNGI_PARALLEL_TASKS(threads) \
     RUNGI_PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((threads) > 1))
 #else
-#    define RUNGI_PARALLEL_FOR(threads, count)
-#    define RUNGI_PARALLEL_TASKS(threads)
+#    define RUNGI_PARALLEL_FOR(threads, count) (void)(threads), (void)(count);
+#    define RUNGI_PARALLEL_TASKS(threads) (void)(threads);
 #endif
 
 #endif

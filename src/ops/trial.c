@@ -130,7 +130,7 @@ static void fill(const rungi_trial *t, const rungi_operand *o, rungi_fill how, i
 
 static rungi_layout layout_for(const rungi_trial *t, int input, const rung_shape *shape)
 {
-    bool takes = t->op->layouts == RUNGI_LAYOUTS_SAME ||
+    bool takes = t->op->layouts == RUNGI_LAYOUTS_SAME || t->op->layouts == RUNGI_LAYOUTS_EACH ||
                  (t->op->layouts == RUNGI_LAYOUTS_IMAGE && input <= 0);
     return takes && shape->rank == 4 ? t->layout : RUNGI_PLAIN;
 }
@@ -195,6 +195,7 @@ rung_status rungi_trial_init(rungi_trial *t, const rungi_op *op, const rungi_cas
                        .threads = threads,
                        .n_in = which->n_in,
                        .rt = {.seed = 1, .step = 3, .sample_offset = 5}};
+    t->rt.samples = which->in[0].shape.rank > 0 ? which->in[0].shape.dim[0] : 1;
     rung_status status = init_inputs(t);
     if (status == RUNG_OK)
         status = init_outputs(t);

@@ -78,6 +78,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                                        .fuse = c->plan.fuse,
                                                        .layout = c->plan.layout,
                                                        .kernels = c->plan.kernels,
+                                                       .tuning = s->tuning,
                                                        .timeline = s->timeline},
                                &s->engine);
 }
@@ -133,6 +134,8 @@ static rung_status create(rungi_session *s, const rung_config *config,
     RUNG_TRY(freeze(s));
     RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
     RUNG_TRY(rung_state_init(s->state, (uint64_t)s->c->seed));
+    if (s->c->plan.autotune)
+        RUNG_TRY(rungi_session_open_tuning(s, o->tuning));
     RUNG_TRY(make_engine(s, o->timeline_off));
     if (o->parts & RUNGI_SESSION_TRAIN) {
         RUNG_TRY(make_optimizer(s));
@@ -179,7 +182,10 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
     rung_optimizer_destroy(&s->optimizer);
+    rungi_session_keep_tuning(s);
     rungi_engine_destroy(&s->engine);
+    rung_tuning_destroy(&s->tuning);
+    free(s->tuning_path);
     rungi_timeline_destroy(&s->timeline);
     rung_state_destroy(&s->state);
     rung_graph_destroy(&s->graph);

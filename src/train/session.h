@@ -33,6 +33,8 @@ typedef struct rungi_session {
     rung_state *state;
     rungi_timeline *timeline;
     rungi_engine *engine;
+    rung_tuning *tuning; // plan.autotune; else NULL
+    char *tuning_path;   // this CPU's file, or NULL
 
     rung_segment *segments; // parameters in the order of the flat buffer
     int64_t n_segments;
@@ -47,6 +49,7 @@ typedef struct rungi_session_options {
     const rung_shape *image; // after the transforms, [C, H, W]: use it and what follows instead of
     int64_t classes;         // opening data sets (prediction from a run folder)
     const char *const *class_names; // copied; NULL: none
+    const char *tuning;             // choices of the run that goes on, a file; NULL: none
 } rungi_session_options;
 
 // Makes a session. `config` is checked and copied; the context is borrowed. Parameters have their
@@ -61,6 +64,11 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
 rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names);
 // Shape of an image after the transforms.
 rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
+
+// tuning.c: the table of measured kernels, from the run's file and this CPU's; and back to the
+// latter when something was measured.
+rung_status rungi_session_open_tuning(rungi_session *s, const char *run_file);
+void rungi_session_keep_tuning(rungi_session *s);
 
 // Shape [C, H, W] of a picture before the transforms; false when samples are no pictures of bytes.
 bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out);

@@ -61,6 +61,9 @@ struct rung_trainer {
     rungi_jsonl *metrics;
     rungi_tfevents *events;
 
+    unsigned char *seen; // by sample: how often this epoch trained on it
+    bool covered;        // `seen` counts the whole epoch
+
     int64_t *confusion;
     int64_t classes;
 };

@@ -2,6 +2,7 @@
 // rung_trainer_fit: steps, logs, validation, checkpoints, and the ends that training can have.
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -174,6 +175,41 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
     return status;
 }
 
+// Counts which samples an epoch has trained on.
+static void cover(rung_trainer *t, const rung_batch *batch)
+{
+    if (!t->seen || t->s->c->train.overfit_one_batch)
+        return;
+    if (batch->position == 0) {
+        memset(t->seen, 0, (size_t)t->s->train_source->count);
+        t->covered = true;
+    }
+    for (int64_t i = 0; i < batch->count; i++)
+        t->seen[batch->samples[i]] += t->seen[batch->samples[i]] < 255;
+}
+
+// How often the samples of the epoch that has ended were seen. An epoch that was resumed in its
+// middle is not known whole: -1.
+static void fill_coverage(const rung_trainer *t, rung_train_event *e)
+{
+    e->seen_once = e->seen_again = -1;
+    if (!t->covered)
+        return;
+    e->seen_once = e->seen_again = 0;
+    for (int64_t i = 0; i < t->s->train_source->count; i++) {
+        e->seen_once += t->seen[i] == 1;
+        e->seen_again += t->seen[i] > 1;
+    }
+}
+
+static rung_status tell_epoch(rung_trainer *t)
+{
+    rung_train_event e = rungi_event_now(t, RUNG_EVENT_EPOCH);
+    fill_coverage(t, &e);
+    t->covered = false;
+    return rungi_event_send(t, &e);
+}
+
 // What comes after a step: logs, validation, checkpoints. A checkpoint comes last, so that it knows
 // of the validation of its step.
 static rung_status after_step(rung_trainer *t, bool epoch_ended)
@@ -185,7 +221,7 @@ static rung_status after_step(rung_trainer *t, bool epoch_ended)
     else
         RUNG_TRY(show_progress(t));
     if (epoch_ended)
-        RUNG_TRY(tell(t, RUNG_EVENT_EPOCH));
+        RUNG_TRY(tell_epoch(t));
     if (due(c->train.eval_every, t->at.step, epoch_ended) ||
         (last && c->train.eval_every != RUNGI_NEVER))
         RUNG_TRY(validate(t));
@@ -205,6 +241,8 @@ static rung_status steps(rung_trainer *t)
         status = next_batch(t, &batch);
         if (status == RUNG_OK)
             status = train_step(t, &batch);
+        if (status == RUNG_OK)
+            cover(t, &batch);
         bool ended = batch.is_last_of_epoch && !overfit;
         if (!overfit)
             rung_loader_release(t->s->train_loader, &batch);
@@ -230,6 +268,9 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
 
 static rung_status prepare(rung_trainer *t)
 {
+    free(t->seen);
+    t->seen = calloc((size_t)t->s->train_source->count, 1);
+    RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
     RUNG_TRY(rung_loader_start(t->s->train_loader));
     if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
         RUNG_TRY(prepare_plans(t, t->s->val_loader, false));

@@ -88,6 +88,16 @@ static rung_status remove_temporary(const rung_trainer *t)
     return status;
 }
 
+// The choices of kernels belong to the run: a resume makes the same ones.
+static rung_status save_tuning(const rung_trainer *t)
+{
+    char *path = in_run(t, "tuning.json");
+    RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
+    rung_status status = rung_tuning_save(t->s->tuning, path);
+    free(path);
+    return status;
+}
+
 rung_status rungi_trainer_check_run(const char *run)
 {
     if (!run)
@@ -118,6 +128,8 @@ rung_status rungi_trainer_open_run(rung_trainer *t)
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));
+    if (t->s->tuning)
+        RUNG_TRY_GOTO(done, save_tuning(t));
     RUNG_TRY_GOTO(done, open_logs(t));
 done:
     free(text);
@@ -166,6 +178,10 @@ static json_t *event_json(const rung_train_event *e)
         json_object_set_new(o, "correct", json_integer(e->correct));
         json_object_set_new(o, "evaluated", json_integer(e->evaluated));
         json_object_set_new(o, "best", json_boolean(e->best));
+    }
+    if (e->kind == RUNG_EVENT_EPOCH) {
+        json_object_set_new(o, "seen_once", json_integer(e->seen_once));
+        json_object_set_new(o, "seen_again", json_integer(e->seen_again));
     }
     if (e->kind == RUNG_EVENT_CHECKPOINT)
         json_object_set_new(o, "path", rungi_json_string(e->path));

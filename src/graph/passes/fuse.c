@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusion pass (`plan.fuse`): an elementwise forward step is merged into the step that produces its
 // input, when nobody else reads that value and a kernel of the producer says it can apply it before
-// storing. Backward stays as it is: it reads only what is still stored.
+// storing. Backward stays as it is: it reads only what is still stored. The merged step stands
+// where the elementwise one stood, since that may read what is made in between (a residual).
 #include <string.h>
 
 #include "base/error.h"
@@ -96,8 +97,9 @@ rung_status rungi_plan_fuse(rung_plan *p)
             rungi_kernel_choose(&joined, p->device->backend->kind, policy, NULL);
         if (!kernel || kernel->kind == RUNGI_REFERENCE)
             continue;
-        p->steps.data[before].q = joined;
-        remove_step(p, i--);
+        p->steps.data[i].q = joined;
+        remove_step(p, before);
+        i--;
     }
     return RUNG_OK;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout pass: which layout each image [N, C, H, W] is kept in.
 //
-// A node whose kernels take images in any layout runs in the preferred one; elementwise operators
-// follow their inputs; everything else is plain. A value is kept in its producer's layout, and a
-// consumer that needs another one gets a reordered copy (build.c).
+// A node whose kernels take images in any layout runs in the preferred one; elementwise and copying
+// operators follow their inputs; everything else is plain. A value is kept in its producer's
+// layout, and a consumer that needs another one gets a reordered copy (build.c).
 #include "graph/plan.h"
 
 static rungi_layout blocked_layout(const rung_plan *p)
@@ -12,18 +12,20 @@ static rungi_layout blocked_layout(const rung_plan *p)
     return isa == RUNG_ISA_AVX512 ? RUNGI_BLOCKED16 : RUNGI_BLOCKED8;
 }
 
-// The preferred layout of a node between images of these shapes: blocked where the block divides
-// the channels of both.
+static bool divides(rungi_layout layout, const rung_shape *shape)
+{
+    int block = layout == RUNGI_BLOCKED8 ? 8 : layout == RUNGI_BLOCKED16 ? 16 : 1;
+    return shape->rank == 4 && shape->dim[1] % block == 0;
+}
+
+// The preferred layout of images of these shapes, a node's input and output.
 static rungi_layout preferred(const rung_plan *p, const rung_shape *in, const rung_shape *out)
 {
     if (in->rank != 4 || out->rank != 4 || p->options.layout == RUNG_LAYOUT_PLAIN)
         return RUNGI_PLAIN;
-    if (p->options.layout == RUNG_LAYOUT_BLOCKED) {
-        rungi_layout blocked = blocked_layout(p);
-        int64_t block = blocked == RUNGI_BLOCKED16 ? 16 : 8;
-        if (in->dim[1] % block == 0 && out->dim[1] % block == 0)
-            return blocked;
-    }
+    rungi_layout blocked = blocked_layout(p);
+    if (p->options.layout == RUNG_LAYOUT_BLOCKED && divides(blocked, in) && divides(blocked, out))
+        return blocked;
     return RUNGI_CHANNELS_LAST;
 }
 
@@ -45,6 +47,21 @@ static rungi_layout followed(const rungi_node *node, const rungi_type *types,
     return layout;
 }
 
+// Images of different shapes: the first layout of an input that all of them can have.
+static rungi_layout shared(const rungi_node *node, const rungi_type *types,
+                           const rungi_layout *value_layout)
+{
+    for (int i = 0; i < node->n_in; i++) {
+        rungi_layout layout = value_layout[node->in[i]];
+        bool fits = layout != RUNGI_PLAIN && divides(layout, &types[node->out[0]].shape);
+        for (int k = 0; fits && k < node->n_in; k++)
+            fits = divides(layout, &types[node->in[k]].shape);
+        if (fits)
+            return layout;
+    }
+    return RUNGI_PLAIN;
+}
+
 rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
                                rungi_layout *value_layout, rungi_layout *node_layout)
 {
@@ -56,6 +73,8 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
             layout = preferred(p, &types[node->in[0]].shape, &types[node->out[0]].shape);
         else if (node->op->layouts == RUNGI_LAYOUTS_SAME)
             layout = followed(node, types, value_layout);
+        else if (node->op->layouts == RUNGI_LAYOUTS_EACH)
+            layout = shared(node, types, value_layout);
         node_layout[k] = layout;
         for (int i = 0; i < node->n_out; i++)
             value_layout[node->out[i]] =

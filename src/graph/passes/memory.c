@@ -141,15 +141,15 @@ static size_t largest_live_set(const rung_plan *p, const item *items, size_t n)
     return largest;
 }
 
-static void place_shard_tensors(rung_plan *p)
+// Places in the instance's memory.
+static void place_kept(rung_plan *p)
 {
-    p->shard_bytes = 0;
     for (size_t i = 0; i < p->tensors.count; i++) {
         rungi_tensor *t = &p->tensors.data[i];
-        if (t->kind != RUNGI_TENSOR_SHARD || t->root != (int)i)
+        if (t->kind != RUNGI_TENSOR_KEPT || t->root != (int)i)
             continue;
-        t->offset = p->shard_bytes;
-        p->shard_bytes += (t->bytes + ALIGN - 1) / ALIGN * ALIGN;
+        t->offset = p->kept_bytes;
+        p->kept_bytes += (t->bytes + ALIGN - 1) / ALIGN * ALIGN;
     }
 }
 
@@ -164,7 +164,7 @@ rung_status rungi_plan_place(rung_plan *p)
     static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_start,
                                                                 by_length};
     find_lifetimes(p);
-    place_shard_tensors(p);
+    place_kept(p);
     item *items = calloc(p->tensors.count + 1, sizeof *items);
     const item **near = calloc(p->tensors.count + 1, sizeof *near);
     if (!items || !near) {

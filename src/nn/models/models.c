@@ -16,6 +16,10 @@ static const model models[] = {
     {"lenet5", "LeNet-5 with ReLU and max pooling (LeCun et al. 1998)", rungi_model_lenet5},
     {"fashion_cnn", "two 3x3 convolutions and two linear layers, for 28x28 images",
      rungi_model_fashion_cnn},
+    {"dlf_cnn", "VGG-style network of DeepLearningFrameworks, for 3x32x32 images",
+     rungi_model_dlf_cnn},
+    {"resnet18", "ResNet-18 as in torchvision, with an ImageNet or a CIFAR stem",
+     rungi_model_resnet18},
 };
 
 enum { MODELS = (int)(sizeof models / sizeof *models) };

@@ -4,6 +4,20 @@
 
 #include "ops/op.h"
 
+// x [rows, in], weight [out, in].
+typedef struct rungi_linear_sizes {
+    int64_t rows, in, out;
+} rungi_linear_sizes;
+
+rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q);
+
+// gb = the sum of the rows of gy.
+void rungi_linear_sum_rows(const float *gy, float *gb, int64_t rows, int64_t n);
+
+extern const rungi_kernel rungi_linear_forward_rows, rungi_linear_weight_rows,
+    rungi_linear_data_rows;
+extern const rungi_kernel rungi_linear_forward_onednn, rungi_linear_weight_onednn,
+    rungi_linear_data_onednn;
 extern const rungi_kernel *const rungi_linear_forward_cpu[];
 extern const rungi_kernel *const rungi_linear_weight_cpu[];
 extern const rungi_kernel *const rungi_linear_data_cpu[];

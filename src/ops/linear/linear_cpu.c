@@ -5,20 +5,12 @@
 #include "ops/element.h"
 #include "ops/linear/linear.h"
 #include "ops/parallel.h"
+#include "ops/unary.h"
 
-typedef struct sizes {
-    int64_t rows, in, out;
-} sizes;
-
-static sizes sizes_of(const rungi_query *q)
+rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q)
 {
     const int64_t *w = q->in[1].shape.dim;
-    return (sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
-}
-
-static bool f32_only(const rungi_query *q, rungi_reason *why)
-{
-    return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
+    return (rungi_linear_sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
 // ---- OpenBLAS ---------------------------------------------------------------------------------
@@ -26,39 +18,40 @@ static bool f32_only(const rungi_query *q, rungi_reason *why)
 static bool blas_can_run(const rungi_query *q, rungi_reason *why)
 {
     for (int i = 0; i < q->n_fused; i++)
-        if (strcmp(q->fused[i].op->name, "relu") != 0 || i > 0)
+        if (!rungi_unary_find(q->fused[i].op))
             return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return f32_only(q, why);
+    return rungi_f32_only(q, why);
 }
 
-static void finish_rows(float *y, const float *bias, int64_t rows, int64_t n, bool relu,
-                        int threads)
+// Adds the bias and applies what is fused, row by row while it is cached.
+static void finish_rows(const rungi_query *q, float *y, const float *bias, int64_t rows, int64_t n)
 {
-    RUNGI_PARALLEL_FOR(threads, rows * n)
+    RUNGI_PARALLEL_FOR(q->threads, rows * n)
     for (int64_t r = 0; r < rows; r++) {
         float *row = y + r * n;
         for (int64_t j = 0; bias && j < n; j++)
             row[j] += bias[j];
-        for (int64_t j = 0; relu && j < n; j++)
-            row[j] = row[j] < 0 ? 0 : row[j];
+        for (int i = 0; i < q->n_fused; i++)
+            rungi_unary_apply(rungi_unary_find(q->fused[i].op), q->fused[i].attr, q->isa, row, row,
+                              n);
     }
 }
 
 static rung_status blas_forward(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     const float *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
     float *y = rungi_ptr(c, &q->out[0]);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)s.rows, (int)s.out, (int)s.in, 1,
                 rungi_ptr(c, &q->in[0]), (int)s.in, rungi_ptr(c, &q->in[1]), (int)s.in, 0, y,
                 (int)s.out);
     if (bias || q->n_fused)
-        finish_rows(y, bias, s.rows, s.out, q->n_fused > 0, q->threads);
+        finish_rows(q, y, bias, s.rows, s.out);
     return RUNG_OK;
 }
 
-static void sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
+void rungi_linear_sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
 {
     memset(gb, 0, (size_t)n * sizeof *gb);
     for (int64_t r = 0; r < rows; r++)
@@ -69,7 +62,7 @@ static void sum_rows(const float *gy, float *gb, int64_t rows, int64_t n)
 static rung_status blas_weight(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     const float *gy = rungi_ptr(c, &q->gout[0]);
     float *gw = rungi_ptr(c, &q->gin[1]);
     float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
@@ -77,14 +70,14 @@ static rung_status blas_weight(const rungi_call *c)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)s.out, (int)s.in, (int)s.rows, 1,
                     gy, (int)s.out, rungi_ptr(c, &q->in[0]), (int)s.in, 0, gw, (int)s.in);
     if (gb)
-        sum_rows(gy, gb, s.rows, s.out);
+        rungi_linear_sum_rows(gy, gb, s.rows, s.out);
     return RUNG_OK;
 }
 
 static rung_status blas_data(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)s.rows, (int)s.in, (int)s.out, 1,
                 rungi_ptr(c, &q->gout[0]), (int)s.out, rungi_ptr(c, &q->in[1]), (int)s.in, 0,
                 rungi_ptr(c, &q->gin[0]), (int)s.in);
@@ -96,7 +89,7 @@ static rung_status blas_data(const rungi_call *c)
 static rung_status forward_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->out[0].dtype;
     const void *x = rungi_ptr(c, &q->in[0]), *w = rungi_ptr(c, &q->in[1]);
     const void *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
@@ -113,7 +106,7 @@ static rung_status forward_reference(const rungi_call *c)
 static rung_status weight_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->gout[0].dtype;
     const void *x = rungi_ptr(c, &q->in[0]), *gy = rungi_ptr(c, &q->gout[0]);
     void *gw = rungi_ptr(c, &q->gin[1]), *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
@@ -136,7 +129,7 @@ static rung_status weight_reference(const rungi_call *c)
 static rung_status data_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
-    sizes s = sizes_of(q);
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
     rung_dtype t = q->gout[0].dtype;
     const void *gy = rungi_ptr(c, &q->gout[0]), *w = rungi_ptr(c, &q->in[1]);
     for (int64_t r = 0; r < s.rows; r++)
@@ -151,18 +144,22 @@ static rung_status data_reference(const rungi_call *c)
 
 static const rungi_kernel openblas_forward = {.name = "openblas",
                                               .kind = RUNGI_LIBRARY,
-                                              .fuses = true,
                                               .can_run = blas_can_run,
+                                              .fuses = true,
                                               .run = blas_forward};
 static const rungi_kernel openblas_weight = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_weight};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_weight};
 static const rungi_kernel openblas_data = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = f32_only, .run = blas_data};
+    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_data};
 static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
-const rungi_kernel *const rungi_linear_forward_cpu[] = {&openblas_forward, &reference_forward,
-                                                        NULL};
-const rungi_kernel *const rungi_linear_weight_cpu[] = {&openblas_weight, &reference_weight, NULL};
-const rungi_kernel *const rungi_linear_data_cpu[] = {&openblas_data, &reference_data, NULL};
+const rungi_kernel *const rungi_linear_forward_cpu[] = {
+    &rungi_linear_forward_rows, &openblas_forward, &rungi_linear_forward_onednn, &reference_forward,
+    NULL};
+const rungi_kernel *const rungi_linear_weight_cpu[] = {&rungi_linear_weight_rows, &openblas_weight,
+                                                       &rungi_linear_weight_onednn,
+                                                       &reference_weight, NULL};
+const rungi_kernel *const rungi_linear_data_cpu[] = {
+    &rungi_linear_data_rows, &openblas_data, &rungi_linear_data_onednn, &reference_data, NULL};

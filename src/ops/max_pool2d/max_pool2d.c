@@ -7,46 +7,6 @@
 #include "base/error.h"
 #include "ops/cases.h"
 
-int64_t rungi_pool_size(int64_t in, int kernel, int stride, int pad, bool ceil_mode)
-{
-    int64_t room = in + 2 * (int64_t)pad - kernel;
-    if (room < 0)
-        return 0;
-    int64_t out = (ceil_mode ? room + stride - 1 : room) / stride + 1;
-    // The last window must start inside the image or its left padding.
-    if (ceil_mode && (out - 1) * stride >= in + pad)
-        out--;
-    return out;
-}
-
-rung_status rungi_pool_infer(const rungi_pool_attr *a, const rung_shape *x, const char *name,
-                             rung_shape *out)
-{
-    char xt[RUNG_SHAPE_TEXT];
-    rung_shape_text(x, xt, sizeof xt);
-    RUNG_CHECK(x->rank == 4, RUNG_MISMATCH, "%s takes [N, C, H, W]; got %s", name, xt);
-    *out = *x;
-    for (int d = 0; d < 2; d++) {
-        RUNG_CHECK(a->kernel[d] >= 1 && a->stride[d] >= 1 && a->pad[d] >= 0 &&
-                       a->pad[d] * 2 <= a->kernel[d],
-                   RUNG_INVALID,
-                   "kernel and stride must be 1 or more, padding at most half of the kernel");
-        out->dim[2 + d] =
-            rungi_pool_size(x->dim[2 + d], a->kernel[d], a->stride[d], a->pad[d], a->ceil_mode);
-        RUNG_CHECK(out->dim[2 + d] >= 1, RUNG_MISMATCH, "the window %dx%d does not fit into %s",
-                   a->kernel[0], a->kernel[1], xt);
-    }
-    return RUNG_OK;
-}
-
-void rungi_pool_describe(const void *attr, rungi_string *out)
-{
-    const rungi_pool_attr *a = attr;
-    rungi_string_add(out, "kernel %dx%d, stride %d", a->kernel[0], a->kernel[1], a->stride[0]);
-    if (a->pad[0] || a->pad[1])
-        rungi_string_add(out, ", pad %d", a->pad[0]);
-}
-
 static rung_status infer(rungi_infer *i)
 {
     const rungi_pool_attr *a = i->attr;
@@ -59,16 +19,10 @@ static rung_status infer(rungi_infer *i)
     return RUNG_OK;
 }
 
-static double flops(const rungi_query *q)
-{
-    const rungi_pool_attr *a = q->attr;
-    return (double)rungi_operand_count(&q->out[0]) * a->kernel[0] * a->kernel[1];
-}
-
-static const rungi_pool_attr two = {{2, 2}, {2, 2}, {0, 0}, false, false};
-static const rungi_pool_attr three = {{3, 3}, {2, 2}, {1, 1}, false, false};
-static const rungi_pool_attr ceiling = {{3, 2}, {2, 2}, {1, 0}, true, false};
-static const rungi_pool_attr all = {{1, 1}, {1, 1}, {0, 0}, false, false};
+static const rungi_pool_attr two = {{2, 2}, {2, 2}, {0, 0}, false, false, 0};
+static const rungi_pool_attr three = {{3, 3}, {2, 2}, {1, 1}, false, false, 0};
+static const rungi_pool_attr ceiling = {{3, 2}, {2, 2}, {1, 0}, true, false, 0};
+static const rungi_pool_attr all = {{1, 1}, {1, 1}, {0, 0}, false, false, 0};
 
 static const rungi_case cases[] = {
     {"2x2", {RUNGI_IN_AS(RUNGI_FILL_DISTINCT, 2, 3, 6, 4)}, 1, &two},
@@ -78,6 +32,7 @@ static const rungi_case cases[] = {
     {"ceil mode", {RUNGI_IN_AS(RUNGI_FILL_DISTINCT, 1, 3, 6, 7)}, 1, &ceiling},
     {"1x1", {RUNGI_IN_AS(RUNGI_FILL_DISTINCT, 1, 1, 1, 1)}, 1, &all},
     {"50 channels", {RUNGI_IN_AS(RUNGI_FILL_DISTINCT, 2, 50, 4, 4)}, 1, &two},
+    {"several threads", {RUNGI_IN_AS(RUNGI_FILL_DISTINCT, 3, 16, 31, 29)}, 1, &two},
     {.name = "cnn pool1", .in = {RUNGI_IN(64, 50, 32, 32)}, .n_in = 1, .attr = &two, .bench = true},
     {.name = "resnet stem",
      .in = {RUNGI_IN(16, 64, 112, 112)},
@@ -98,7 +53,7 @@ const rungi_op rungi_op_max_pool2d = {
     .layouts = RUNGI_LAYOUTS_IMAGE,
     .infer = infer,
     .describe = rungi_pool_describe,
-    .flops = flops,
+    .flops = rungi_pool_flops,
     .forward = {.name = "forward", .kernels = {rungi_max_pool2d_forward_cpu}},
     .backward = {{.name = "backward",
                   .gives = 1 << 0,

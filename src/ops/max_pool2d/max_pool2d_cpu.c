@@ -1,218 +1,247 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <math.h>
+// Own kernels. Forward goes by outputs. Backward goes by inputs where channels lie side by side:
+// each takes from the windows that cover it, in their order, and is written once. In plain layout
+// it goes by windows, image by image.
+#include <stdlib.h>
 #include <string.h>
 
-#include "ops/element.h"
-#include "ops/max_pool2d/max_pool2d.h"
+#include "ops/max_pool2d/max_pool2d_loops.h"
 #include "ops/parallel.h"
 
-// The rows or columns of the image that window `o` covers, and the first one's place in the window.
-typedef struct span {
-    int64_t begin, end, skip;
-} span;
+const rungi_max_pool_loops rungi_max_pool_loops_cpu = MAX_POOL_LOOPS;
 
-static span window(int64_t o, int kernel, int stride, int pad, int64_t size)
+static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 {
-    int64_t first = o * stride - pad;
-    span s = {first < 0 ? 0 : first, first + kernel, first < 0 ? -first : 0};
-    if (s.end > size)
-        s.end = size;
-    return s;
+    return rungi_pool_windows_create(q->attr, &q->in[0].shape, &q->out[0].shape,
+                                     (rungi_pool_windows **)&setup->state);
 }
 
-static bool f32_only(const rungi_query *q, rungi_reason *why)
+static rung_status backward_create(const rungi_query *q, rungi_setup *setup)
 {
-    return q->in[0].dtype == RUNG_F32 ? true : rungi_refuse(why, "float32 only");
+    return rungi_pool_windows_create(q->attr, &q->gin[0].shape, &q->gout[0].shape,
+                                     (rungi_pool_windows **)&setup->state);
 }
 
-// ---- channels side by side (channels last, blocked): the inner loop is over channels ----------
+// ---- forward ----------------------------------------------------------------------------------
 
-static bool channels_can_run(const rungi_query *q, rungi_reason *why)
-{
-    const rungi_operand *o = q->pass == RUNGI_FORWARD ? &q->in[0] : &q->gin[0];
-    if (o->layout == RUNGI_PLAIN)
-        return rungi_refuse(why, "channels must lie side by side");
-    return f32_only(q, why);
-}
+// The pixels of a window: where they lie, and their places.
+typedef struct taps {
+    int64_t offset[256];
+    int32_t place[256];
+    int count;
+} taps;
 
-static void best_of_window(const float *x, float *y, uint8_t *index, int64_t channels,
-                           const rungi_strides *s, span rows, span cols, int kernel_w)
+static void find_taps(const rungi_pool_windows *w, const rungi_strides *sx, int64_t i, int64_t j,
+                      taps *t)
 {
-    bool first = true;
-    for (int64_t r = rows.begin; r < rows.end; r++)
-        for (int64_t q = cols.begin; q < cols.end; q++) {
-            const float *at = x + r * s->h + q * s->w;
-            uint8_t place =
-                (uint8_t)((r - rows.begin + rows.skip) * kernel_w + (q - cols.begin + cols.skip));
-            if (first) {
-                memcpy(y, at, (size_t)channels * sizeof *y);
-                if (index)
-                    memset(index, place, (size_t)channels);
-            } else if (index) {
-                for (int64_t c = 0; c < channels; c++) {
-                    bool wins = !(at[c] <= y[c]) && y[c] == y[c];
-                    y[c] = wins ? at[c] : y[c];
-                    index[c] = wins ? place : index[c];
-                }
-            } else {
-                for (int64_t c = 0; c < channels; c++)
-                    y[c] = !(at[c] <= y[c]) && y[c] == y[c] ? at[c] : y[c];
-            }
-            first = false;
+    t->count = 0;
+    for (int32_t r = 0; r < w->rows.end[i] - w->rows.begin[i]; r++)
+        for (int32_t s = 0; s < w->cols.end[j] - w->cols.begin[j]; s++) {
+            t->offset[t->count] = r * sx->h + s * sx->w;
+            t->place[t->count++] = (r + w->rows.skip[i]) * w->cols.kernel + s + w->cols.skip[j];
         }
 }
 
-static rung_status channels_forward(const rungi_call *c)
+static void channels_forward(const rungi_call *c, const rungi_max_pool_loops *loops)
 {
     const rungi_query *q = c->q;
-    const rungi_pool_attr *a = q->attr;
-    const rungi_operand *xo = &q->in[0], *yo = &q->out[0];
-    const float *x = rungi_ptr(c, xo);
-    float *y = rungi_ptr(c, yo);
+    const rungi_pool_windows *w = c->state;
+    const float *x = rungi_ptr(c, &q->in[0]);
+    float *y = rungi_ptr(c, &q->out[0]);
     uint8_t *index = rungi_ptr(c, &q->out[1]);
-    rungi_strides sx = rungi_strides_of(xo->layout, &xo->shape);
-    rungi_strides sy = rungi_strides_of(yo->layout, &yo->shape);
-    const int64_t *dx = xo->shape.dim, *dy = yo->shape.dim;
-    int64_t blocks = dx[1] / sx.block, tasks = dy[0] * blocks * dy[2];
-    RUNGI_PARALLEL_TASKS(q->threads)
-    for (int64_t t = 0; t < tasks; t++) {
+    rungi_strides sx = rungi_strides_of(q->in[0].layout, &q->in[0].shape);
+    rungi_strides sy = rungi_strides_of(q->out[0].layout, &q->out[0].shape);
+    const int64_t *dy = q->out[0].shape.dim;
+    int64_t blocks = dy[1] / sy.block;
+    RUNGI_PARALLEL_FOR(q->threads, rungi_operand_count(&q->in[0]))
+    for (int64_t t = 0; t < dy[0] * blocks * dy[2]; t++) {
         int64_t n = t / (blocks * dy[2]), b = t / dy[2] % blocks, i = t % dy[2];
-        span rows = window(i, a->kernel[0], a->stride[0], a->pad[0], dx[2]);
         int64_t to = n * sy.n + b * sy.cb + i * sy.h;
-        for (int64_t j = 0; j < dy[3]; j++, to += sy.w)
-            best_of_window(x + n * sx.n + b * sx.cb, y + to, index ? index + to : NULL, sx.block,
-                           &sx, rows, window(j, a->kernel[1], a->stride[1], a->pad[1], dx[3]),
-                           a->kernel[1]);
-    }
-    return RUNG_OK;
-}
-
-static void spread_row(const float *gy, const uint8_t *index, float *gx, int64_t channels,
-                       const rungi_strides *s, span rows, span cols, int kernel_w)
-{
-    for (int64_t r = rows.begin; r < rows.end; r++)
-        for (int64_t q = cols.begin; q < cols.end; q++) {
-            float *at = gx + r * s->h + q * s->w;
-            uint8_t place =
-                (uint8_t)((r - rows.begin + rows.skip) * kernel_w + (q - cols.begin + cols.skip));
-            for (int64_t c = 0; c < channels; c++)
-                at[c] += index[c] == place ? gy[c] : 0;
-        }
-}
-
-// Windows of an image are handled in order by one thread, so overlapping ones add in a fixed order.
-static rung_status channels_backward(const rungi_call *c)
-{
-    const rungi_query *q = c->q;
-    const rungi_pool_attr *a = q->attr;
-    const rungi_operand *xo = &q->gin[0], *yo = &q->gout[0];
-    const float *gy = rungi_ptr(c, yo);
-    const uint8_t *index = rungi_ptr(c, &q->out[1]);
-    float *gx = rungi_ptr(c, xo);
-    rungi_strides sx = rungi_strides_of(xo->layout, &xo->shape);
-    rungi_strides sy = rungi_strides_of(yo->layout, &yo->shape);
-    const int64_t *dx = xo->shape.dim, *dy = yo->shape.dim;
-    int64_t blocks = dx[1] / sx.block;
-    RUNGI_PARALLEL_TASKS(q->threads)
-    for (int64_t t = 0; t < dx[0] * blocks; t++) {
-        int64_t n = t / blocks, b = t % blocks;
-        float *image = gx + n * sx.n + b * sx.cb;
-        memset(image, 0, (size_t)(dx[2] * dx[3] * sx.block) * sizeof *image);
-        for (int64_t i = 0; i < dy[2]; i++) {
-            span rows = window(i, a->kernel[0], a->stride[0], a->pad[0], dx[2]);
-            int64_t from = n * sy.n + b * sy.cb + i * sy.h;
-            for (int64_t j = 0; j < dy[3]; j++, from += sy.w)
-                spread_row(gy + from, index + from, image, sx.block, &sx, rows,
-                           window(j, a->kernel[1], a->stride[1], a->pad[1], dx[3]), a->kernel[1]);
+        const float *row = x + n * sx.n + b * sx.cb + w->rows.begin[i] * sx.h;
+        taps window;
+        for (int64_t j = 0, end, step; j < dy[3]; j = end) {
+            end = rungi_pool_run(&w->cols, j, &step);
+            find_taps(w, &sx, i, j, &window);
+            int64_t at = to + j * sy.w;
+            loops->best(row + w->cols.begin[j] * sx.w, step * sx.w, end - j, window.offset,
+                        window.place, window.count, sx.block, q->n_fused > 0, y + at,
+                        index ? index + at : NULL);
         }
     }
-    return RUNG_OK;
 }
 
-// ---- reference: any layout and dtype; also the plain layout's kernel ---------------------------
-
-static uint8_t best_place(const rungi_pool_attr *a, rung_dtype dtype, const void *x,
-                          const rungi_strides *s, int64_t n, int64_t ch, span rows, span cols,
-                          double *best)
-{
-    uint8_t place = 0;
-    bool first = true;
-    for (int64_t r = rows.begin; r < rows.end; r++)
-        for (int64_t q = cols.begin; q < cols.end; q++) {
-            double v = rungi_get(dtype, x, rungi_at(s, n, ch, r, q));
-            if (first || (!(v <= *best) && !isnan(*best))) {
-                *best = v;
-                place = (uint8_t)((r - rows.begin + rows.skip) * a->kernel[1] + q - cols.begin +
-                                  cols.skip);
-            }
-            first = false;
-        }
-    return place;
-}
-
-static rung_status forward_reference(const rungi_call *c)
+static void plain_forward(const rungi_call *c, const rungi_max_pool_loops *loops)
 {
     const rungi_query *q = c->q;
-    const rungi_pool_attr *a = q->attr;
-    const rungi_operand *xo = &q->in[0], *yo = &q->out[0];
-    const void *x = rungi_ptr(c, xo);
-    void *y = rungi_ptr(c, yo);
+    const rungi_pool_windows *w = c->state;
+    const float *x = rungi_ptr(c, &q->in[0]);
+    float *y = rungi_ptr(c, &q->out[0]);
     uint8_t *index = rungi_ptr(c, &q->out[1]);
-    rungi_strides sx = rungi_strides_of(xo->layout, &xo->shape);
-    rungi_strides sy = rungi_strides_of(yo->layout, &yo->shape);
-    const int64_t *dx = xo->shape.dim, *dy = yo->shape.dim;
-    RUNGI_PARALLEL_TASKS(q->threads)
-    for (int64_t t = 0; t < dy[0] * dy[1]; t++)
-        for (int64_t i = 0; i < dy[2]; i++)
-            for (int64_t j = 0; j < dy[3]; j++) {
-                int64_t n = t / dy[1], ch = t % dy[1];
-                double best = 0;
-                uint8_t place =
-                    best_place(a, xo->dtype, x, &sx, n, ch,
-                               window(i, a->kernel[0], a->stride[0], a->pad[0], dx[2]),
-                               window(j, a->kernel[1], a->stride[1], a->pad[1], dx[3]), &best);
-                int64_t to = rungi_at(&sy, n, ch, i, j);
-                rungi_set(yo->dtype, y, to, best);
-                if (index)
-                    index[to] = place;
-            }
+    const int64_t *d = q->out[0].shape.dim;
+    int64_t pixels = w->rows.in * w->cols.in;
+    RUNGI_PARALLEL_FOR(q->threads, rungi_operand_count(&q->in[0]))
+    for (int64_t image = 0; image < d[0] * d[1]; image++)
+        for (int64_t i = 0; i < d[2]; i++) {
+            int64_t to = (image * d[2] + i) * d[3];
+            loops->best_row(x + image * pixels, w, i, q->n_fused > 0, y + to,
+                            index ? index + to : NULL);
+        }
+}
+
+static rung_status forward(const rungi_call *c, const rungi_max_pool_loops *loops)
+{
+    if (c->q->in[0].layout == RUNGI_PLAIN)
+        plain_forward(c, loops);
+    else
+        channels_forward(c, loops);
     return RUNG_OK;
 }
 
-static rung_status backward_reference(const rungi_call *c)
+// ---- backward ---------------------------------------------------------------------------------
+
+// One row of inputs: from the rows of windows that cover it, one column of the windows at a time.
+// Columns go backwards, so that an input takes from its windows in their order.
+static void give_row(const rungi_pool_windows *w, const rungi_max_pool_loops *loops,
+                     const float *gy, const uint8_t *index, const rungi_strides *sy, int64_t r,
+                     float *gx)
+{
+    const rungi_pool_axis *rows = &w->rows, *cols = &w->cols;
+    int64_t lanes = sy->block;
+    bool add = !rows->disjoint || !cols->disjoint;
+    if (add || rows->first[r] == rows->last[r])
+        memset(gx, 0, (size_t)(cols->in * lanes) * sizeof *gx);
+    else
+        for (int64_t s = 0; s < cols->in; s++)
+            if (cols->first[s] == cols->last[s])
+                memset(gx + s * lanes, 0, (size_t)lanes * sizeof *gx);
+    for (int64_t i = rows->first[r]; i < rows->last[r]; i++)
+        for (int v = cols->kernel - 1; v >= 0; v--) {
+            // Windows [from, to) have column v inside of the image.
+            int64_t s = cols->stride, first = v - cols->pad;
+            int64_t from = first < 0 ? (-first + s - 1) / s : 0;
+            int64_t to = first < cols->in ? (cols->in - 1 - first) / s + 1 : 0;
+            int64_t place = (r - rows->begin[i] + rows->skip[i]) * cols->kernel + v;
+            int64_t at = i * sy->h + from * lanes;
+            if (to > cols->out)
+                to = cols->out;
+            loops->give(gy + at, index + at, (int)place, to - from, lanes, s * lanes, add,
+                        gx + (first + from * s) * lanes);
+        }
+}
+
+static void channels_backward(const rungi_call *c, const rungi_max_pool_loops *loops)
+{
+    const rungi_query *q = c->q;
+    const float *gy = rungi_ptr(c, &q->gout[0]);
+    const uint8_t *index = rungi_ptr(c, &q->out[1]);
+    float *gx = rungi_ptr(c, &q->gin[0]);
+    rungi_strides sx = rungi_strides_of(q->gin[0].layout, &q->gin[0].shape);
+    rungi_strides sy = rungi_strides_of(q->gout[0].layout, &q->gout[0].shape);
+    const int64_t *dx = q->gin[0].shape.dim;
+    int64_t blocks = dx[1] / sx.block;
+    RUNGI_PARALLEL_FOR(q->threads, rungi_operand_count(&q->gin[0]))
+    for (int64_t t = 0; t < dx[0] * blocks * dx[2]; t++) {
+        int64_t n = t / (blocks * dx[2]), b = t / dx[2] % blocks, r = t % dx[2];
+        int64_t from = n * sy.n + b * sy.cb;
+        give_row(c->state, loops, gy + from, index + from, &sy, r,
+                 gx + n * sx.n + b * sx.cb + r * sx.h);
+    }
+}
+
+static void plain_backward(const rungi_call *c)
 {
     const rungi_query *q = c->q;
     const rungi_pool_attr *a = q->attr;
-    const rungi_operand *xo = &q->gin[0], *yo = &q->gout[0];
-    const void *gy = rungi_ptr(c, yo);
+    const float *gy = rungi_ptr(c, &q->gout[0]);
     const uint8_t *index = rungi_ptr(c, &q->out[1]);
-    void *gx = rungi_ptr(c, xo);
-    rungi_strides sx = rungi_strides_of(xo->layout, &xo->shape);
-    rungi_strides sy = rungi_strides_of(yo->layout, &yo->shape);
-    const int64_t *dy = yo->shape.dim;
-    memset(gx, 0, rungi_operand_bytes(xo));
-    RUNGI_PARALLEL_TASKS(q->threads)
-    for (int64_t t = 0; t < dy[0] * dy[1]; t++)
-        for (int64_t i = 0; i < dy[2]; i++)
-            for (int64_t j = 0; j < dy[3]; j++) {
-                int64_t n = t / dy[1], ch = t % dy[1];
-                int64_t from = rungi_at(&sy, n, ch, i, j);
-                int64_t r = i * a->stride[0] - a->pad[0] + index[from] / a->kernel[1];
-                int64_t s = j * a->stride[1] - a->pad[1] + index[from] % a->kernel[1];
-                int64_t to = rungi_at(&sx, n, ch, r, s);
-                rungi_set(xo->dtype, gx, to,
-                          rungi_get(xo->dtype, gx, to) + rungi_get(yo->dtype, gy, from));
-            }
+    float *gx = rungi_ptr(c, &q->gin[0]);
+    const int64_t *dx = q->gin[0].shape.dim, *dy = q->gout[0].shape.dim;
+    int64_t pixels = dx[2] * dx[3], windows = dy[2] * dy[3];
+    int64_t offset[256]; // of a window's places
+    for (int i = 0; i < a->kernel[0] * a->kernel[1]; i++)
+        offset[i] = i / a->kernel[1] * dx[3] + i % a->kernel[1];
+    RUNGI_PARALLEL_FOR(q->threads, rungi_operand_count(&q->gin[0]))
+    for (int64_t image = 0; image < dx[0] * dx[1]; image++) {
+        float *to = gx + image * pixels;
+        int64_t k = image * windows;
+        memset(to, 0, (size_t)pixels * sizeof *to);
+        for (int64_t i = 0; i < dy[2]; i++) {
+            int64_t corner = (i * a->stride[0] - a->pad[0]) * dx[3] - a->pad[1];
+            for (int64_t j = 0; j < dy[3]; j++, k++)
+                to[corner + j * a->stride[1] + offset[index[k]]] += gy[k];
+        }
+    }
+}
+
+static rung_status backward(const rungi_call *c, const rungi_max_pool_loops *loops)
+{
+    if (c->q->gin[0].layout == RUNGI_PLAIN)
+        plain_backward(c);
+    else
+        channels_backward(c, loops);
     return RUNG_OK;
 }
 
-static const rungi_kernel channels = {
-    .name = "channels", .kind = RUNGI_OWN, .can_run = channels_can_run, .run = channels_forward};
-static const rungi_kernel channels_back = {
-    .name = "channels", .kind = RUNGI_OWN, .can_run = channels_can_run, .run = channels_backward};
-static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
-static const rungi_kernel reference_backward = {.name = "reference", .run = backward_reference};
+// ---- kernels ----------------------------------------------------------------------------------
 
-const rungi_kernel *const rungi_max_pool2d_forward_cpu[] = {&channels, &reference_forward, NULL};
-const rungi_kernel *const rungi_max_pool2d_backward_cpu[] = {&channels_back, &reference_backward,
-                                                             NULL};
+static bool can_run(const rungi_query *q, rungi_reason *why)
+{
+    return rungi_fuses_relu(q, why) && rungi_f32_only(q, why);
+}
+
+static bool avx2_can_run(const rungi_query *q, rungi_reason *why)
+{
+    return rungi_fuses_relu(q, why) && rungi_f32_avx2(q, why);
+}
+
+static rung_status forward_cpu(const rungi_call *c)
+{
+    return forward(c, &rungi_max_pool_loops_cpu);
+}
+
+static rung_status forward_avx2(const rungi_call *c)
+{
+    return forward(c, rungi_max_pool_loops_avx2);
+}
+
+static rung_status backward_cpu(const rungi_call *c)
+{
+    return backward(c, &rungi_max_pool_loops_cpu);
+}
+
+static rung_status backward_avx2(const rungi_call *c)
+{
+    return backward(c, rungi_max_pool_loops_avx2);
+}
+
+static const rungi_kernel windows_avx2 = {.name = "windows_avx2",
+                                          .kind = RUNGI_OWN,
+                                          .can_run = avx2_can_run,
+                                          .fuses = true,
+                                          .create = forward_create,
+                                          .destroy = free,
+                                          .run = forward_avx2};
+static const rungi_kernel windows = {.name = "windows",
+                                     .kind = RUNGI_OWN,
+                                     .can_run = can_run,
+                                     .fuses = true,
+                                     .create = forward_create,
+                                     .destroy = free,
+                                     .run = forward_cpu};
+static const rungi_kernel windows_back_avx2 = {.name = "windows_avx2",
+                                               .kind = RUNGI_OWN,
+                                               .can_run = rungi_f32_avx2,
+                                               .create = backward_create,
+                                               .destroy = free,
+                                               .run = backward_avx2};
+static const rungi_kernel windows_back = {.name = "windows",
+                                          .kind = RUNGI_OWN,
+                                          .can_run = rungi_f32_only,
+                                          .create = backward_create,
+                                          .destroy = free,
+                                          .run = backward_cpu};
+
+const rungi_kernel *const rungi_max_pool2d_forward_cpu[] = {
+    &windows_avx2, &windows, &rungi_max_pool2d_forward_reference, NULL};
+const rungi_kernel *const rungi_max_pool2d_backward_cpu[] = {
+    &windows_back_avx2, &windows_back, &rungi_max_pool2d_backward_reference, NULL};

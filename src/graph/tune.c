@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/text.h"
+
+enum { CANDIDATES = 8, RUNS = 5, FILE_LIMIT = 16 << 20 };
+
+typedef struct choice {
+    char *work, *kernel;
+} choice;
+
+struct rung_tuning {
+    RUNGI_ARRAY(choice) choices;
+    int measured;
+};
+
+rung_status rung_tuning_create(rung_tuning **tuning_out)
+{
+    rung_tuning *t = calloc(1, sizeof *t);
+    RUNG_CHECK(t, RUNG_NO_MEMORY, "no memory for tuning");
+    *tuning_out = t;
+    return RUNG_OK;
+}
+
+void rung_tuning_destroy(rung_tuning **tuning)
+{
+    if (!tuning || !*tuning)
+        return;
+    rung_tuning *t = *tuning;
+    for (size_t i = 0; i < t->choices.count; i++) {
+        free(t->choices.data[i].work);
+        free(t->choices.data[i].kernel);
+    }
+    rungi_array_fini(&t->choices);
+    free(t);
+    *tuning = NULL;
+}
+
+int rung_tuning_count(const rung_tuning *tuning, int *measured_out)
+{
+    if (measured_out)
+        *measured_out = tuning->measured;
+    return (int)tuning->choices.count;
+}
+
+static const char *find(const rung_tuning *t, const char *work)
+{
+    for (size_t i = 0; i < t->choices.count; i++)
+        if (strcmp(t->choices.data[i].work, work) == 0)
+            return t->choices.data[i].kernel;
+    return NULL;
+}
+
+static rung_status add(rung_tuning *t, const char *work, const char *kernel)
+{
+    choice c = {strdup(work), strdup(kernel)};
+    if (c.work && c.kernel && rungi_array_push(&t->choices, c))
+        return RUNG_OK;
+    free(c.work);
+    free(c.kernel);
+    return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for tuning");
+}
+
+// ---- files ------------------------------------------------------------------------------------
+
+// The processor's name, as /proc/cpuinfo has it.
+static void cpu_name(char *out, size_t size)
+{
+    char line[256];
+    snprintf(out, size, "unknown");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            snprintf(out, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+rung_status rung_tuning_load(rung_tuning *tuning, const char *path, bool same_cpu)
+{
+    json_t *root, *choices;
+    const char *cpu, *work;
+    char here[256];
+    if (!rungi_fs_exists(path))
+        return RUNG_OK;
+    RUNG_TRY(rungi_json_load(path, FILE_LIMIT, &root));
+    rung_status status = rungi_json_text(root, path, "cpu", &cpu);
+    if (status == RUNG_OK)
+        status = rungi_json_object(root, path, "choices", &choices);
+    cpu_name(here, sizeof here);
+    if (status == RUNG_OK && (!same_cpu || strcmp(cpu, here) == 0)) {
+        json_t *value;
+        json_object_foreach(choices, work, value)
+        {
+            if (status == RUNG_OK && json_is_string(value) && !find(tuning, work))
+                status = add(tuning, work, json_string_value(value));
+        }
+    }
+    json_decref(root);
+    return status;
+}
+
+rung_status rung_tuning_save(const rung_tuning *tuning, const char *path)
+{
+    char cpu[256];
+    json_t *root = json_object(), *choices = json_object();
+    cpu_name(cpu, sizeof cpu);
+    json_object_set_new(root, "cpu", rungi_json_string(cpu));
+    for (size_t i = 0; i < tuning->choices.count; i++)
+        json_object_set_new(choices, tuning->choices.data[i].work,
+                            json_string(tuning->choices.data[i].kernel));
+    json_object_set_new(root, "choices", choices);
+    rung_status status = rungi_json_save(path, root);
+    json_decref(root);
+    return status;
+}
+
+// ---- measuring --------------------------------------------------------------------------------
+
+static void describe_operands(rungi_string *out, const rungi_operand *list, int n)
+{
+    char text[RUNG_SHAPE_TEXT];
+    for (int i = 0; list && i < n; i++)
+        if (list[i].buffer >= 0)
+            rungi_string_add(out, " %s:%s:%s", rung_shape_text(&list[i].shape, text, sizeof text),
+                             rung_dtype_name(list[i].dtype), rungi_layout_name(list[i].layout));
+        else
+            rungi_string_add(out, " -");
+}
+
+// The work as text: all that a kernel's speed may depend on.
+static void describe_work(const rungi_query *q, rungi_string *out)
+{
+    rungi_string_add(out, "%s.%s", q->op->name, rungi_query_pass(q)->name);
+    for (int i = 0; i < q->n_fused; i++)
+        rungi_string_add(out, "+%s", q->fused[i].op->name);
+    rungi_string_add(out, " {");
+    if (q->op->describe)
+        q->op->describe(q->attr, out);
+    rungi_string_add(out, "}");
+    describe_operands(out, q->in, q->n_in);
+    rungi_string_add(out, " ->");
+    describe_operands(out, q->out, q->n_out);
+    if (q->pass != RUNGI_FORWARD)
+        describe_operands(out, q->gin, q->n_in);
+    rungi_string_add(out, " %d threads, %s%s", q->threads, rung_isa_name(q->isa),
+                     q->training ? ", training" : "");
+}
+
+// Memory for one query's operands, filled with harmless values.
+typedef struct bench {
+    void **ptr;
+    int count;
+    bool failed;
+} bench;
+
+static void provide(bench *b, const rungi_operand *list, int n)
+{
+    for (int i = 0; list && i < n; i++) {
+        int k = list[i].buffer;
+        if (k < 0 || b->failed || b->ptr[k])
+            continue;
+        size_t bytes = (rungi_operand_bytes(&list[i]) + 127) / 64 * 64;
+        float *data = aligned_alloc(64, bytes);
+        if (!data) {
+            b->failed = true;
+            return;
+        }
+        memset(data, 0, bytes);
+        for (int64_t j = 0; list[i].dtype == RUNG_F32 && j < rungi_operand_count(&list[i]); j++)
+            data[j] = 0.05f + 0.1f * (float)(j % 17);
+        b->ptr[k] = data;
+    }
+}
+
+static int largest_buffer(const rungi_operand *list, int n, int largest)
+{
+    for (int i = 0; list && i < n; i++)
+        largest = list[i].buffer > largest ? list[i].buffer : largest;
+    return largest;
+}
+
+static void bench_fini(bench *b)
+{
+    for (int i = 0; b->ptr && i < b->count; i++)
+        free(b->ptr[i]);
+    free(b->ptr);
+}
+
+static rung_status bench_init(bench *b, const rungi_query *q)
+{
+    int most = largest_buffer(q->in, q->n_in, 0);
+    most = largest_buffer(q->out, q->n_out, most);
+    most = largest_buffer(q->gout, q->op->n_out, most);
+    most = largest_buffer(q->gin, q->n_in, most);
+    for (int i = 0; i < q->n_fused; i++)
+        most = largest_buffer(q->fused[i].in, q->fused[i].n_in, most);
+    *b = (bench){.ptr = calloc((size_t)most + 1, sizeof *b->ptr), .count = most + 1};
+    b->failed = !b->ptr;
+    provide(b, q->in, q->n_in);
+    provide(b, q->out, q->n_out);
+    provide(b, q->gout, q->op->n_out);
+    provide(b, q->gin, q->n_in);
+    for (int i = 0; i < q->n_fused; i++)
+        provide(b, q->fused[i].in, q->fused[i].n_in);
+    if (b->failed) {
+        bench_fini(b);
+        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory to measure kernels");
+    }
+    return RUNG_OK;
+}
+
+// Shortest of some runs, in nanoseconds; the first is not counted.
+static rung_status time_kernel(const bench *b, rung_context *context, const rungi_query *q,
+                               const rungi_kernel *kernel, int64_t *ns_out)
+{
+    rungi_setup setup = {0};
+    rungi_runtime rt = {0};
+    void *workspace = NULL;
+    rung_status status = kernel->create ? kernel->create(q, &setup) : RUNG_OK;
+    RUNG_TRY(status);
+    if (setup.workspace) {
+        workspace = aligned_alloc(64, (setup.workspace + 63) / 64 * 64);
+        if (!workspace)
+            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory to measure kernels");
+    }
+    rungi_call call = {q, setup.state, b->ptr, workspace, &rt};
+    *ns_out = INT64_MAX;
+    for (int i = 0; i <= RUNS && status == RUNG_OK; i++) {
+        int64_t begin = rungi_now(context);
+        status = kernel->run(&call);
+        int64_t ns = rungi_now(context) - begin;
+        if (i > 0 && ns < *ns_out)
+            *ns_out = ns;
+    }
+    if (kernel->destroy && setup.state)
+        kernel->destroy(setup.state);
+    free(workspace);
+    return status;
+}
+
+static int list_candidates(const rungi_query *q, rungi_device_kind kind,
+                           const rungi_kernel *out[CANDIDATES])
+{
+    const rungi_kernel *const *list = rungi_query_kernels(q, kind);
+    int n = 0;
+    for (int i = 0; list[i] && n < CANDIDATES; i++) {
+        rungi_reason why;
+        if (list[i]->kind != RUNGI_REFERENCE && (!q->n_fused || list[i]->fuses) &&
+            (!list[i]->can_run || list[i]->can_run(q, &why)))
+            out[n++] = list[i];
+    }
+    return n;
+}
+
+static rung_status measure(rung_context *context, const rungi_query *q,
+                           const rungi_kernel *const *candidates, int n,
+                           const rungi_kernel **best_out)
+{
+    bench b;
+    int64_t best = INT64_MAX;
+    RUNG_TRY(bench_init(&b, q));
+    rung_status status = RUNG_OK;
+    for (int i = 0; i < n && status == RUNG_OK; i++) {
+        int64_t ns;
+        status = time_kernel(&b, context, q, candidates[i], &ns);
+        if (status == RUNG_OK && ns < best) {
+            best = ns;
+            *best_out = candidates[i];
+        }
+    }
+    bench_fini(&b);
+    return status;
+}
+
+rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
+                                rungi_device_kind kind, const rungi_kernel **kernel_out)
+{
+    const rungi_kernel *candidates[CANDIDATES];
+    int n = list_candidates(q, kind, candidates);
+    *kernel_out = NULL;
+    if (n < 2)
+        return RUNG_OK;
+    rungi_string work = {0};
+    describe_work(q, &work);
+    const char *known = find(tuning, rungi_string_text(&work));
+    for (int i = 0; known && i < n; i++)
+        if (strcmp(candidates[i]->name, known) == 0)
+            *kernel_out = candidates[i];
+    rung_status status = RUNG_OK;
+    if (!*kernel_out) { // not known, or a kernel that this version does not have
+        status = measure(context, q, candidates, n, kernel_out);
+        if (status == RUNG_OK && !known)
+            status = add(tuning, rungi_string_text(&work), (*kernel_out)->name);
+        tuning->measured++;
+    }
+    rungi_string_fini(&work);
+    return status;
+}

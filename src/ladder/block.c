@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// One block of steps, measured in this process: what `rung block` runs for the ladder.
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/philox.h"
+#include "rung/ladder.h"
+#include "rung/train.h"
+#include "train/session.h"
+
+typedef struct block {
+    rungi_session *s;
+    const rung_block_options *o;
+    int64_t step;
+    double losses[4096]; // of all steps, warm-up included
+    double step_ms[65536];
+    int64_t measured, samples;
+    int64_t began, ended;
+    double gradient_error;
+} block;
+
+static rung_status one_step(block *b)
+{
+    rungi_session *s = b->s;
+    rung_batch batch;
+    rungi_feed feeds[RUNG_MAX_FIELDS];
+    double loss;
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, b->step);
+    rung_status status = rung_loader_next(s->train_loader, &batch);
+    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
+    RUNG_TRY(status);
+    rungi_batch_view view = {.count = batch.count,
+                             .feeds = feeds,
+                             .n_feeds = rungi_session_feeds(s, &batch, feeds),
+                             .seed = (uint64_t)s->c->seed,
+                             .step = (uint64_t)b->step};
+    status = rungi_engine_train(s->engine, &view, &loss);
+    int64_t count = batch.count;
+    rung_loader_release(s->train_loader, &batch);
+    RUNG_TRY(status);
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, b->step);
+    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
+    rung_optimizer_update u = {.rates = rung_schedule_rates(&s->schedule, &schedule, b->step),
+                               .max_grad_norm = s->c->train.max_grad_norm,
+                               .max_grad_value = s->c->train.clip_value,
+                               .threads = rung_device_threads(s->device)};
+    status = rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, NULL);
+    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
+    if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
+        b->losses[b->step] = loss;
+    rungi_timeline_mark(s->timeline, b->step++);
+    b->samples += count;
+    return status;
+}
+
+// Moves each weight by a random relative amount of at most `by`: what another rounding would do.
+static void disturb(const rungi_session *s, double by, uint64_t seed)
+{
+    rungi_random random = rungi_random_make(seed, RUNGI_PURPOSE_TEST, 1, 0, 0);
+    for (int64_t i = 0; i < s->state->flat_size; i++) {
+        double unit = rungi_unit_f64(rungi_random_u64(&random, (uint64_t)i)) * 2 - 1;
+        s->state->params[i] = (float)(s->state->params[i] * (1 + by * unit));
+    }
+}
+
+static rung_status measure(block *b)
+{
+    for (int64_t i = 0; i < b->o->warmup; i++)
+        RUNG_TRY(one_step(b));
+    b->samples = 0;
+    int64_t limit = (int64_t)(sizeof b->step_ms / sizeof *b->step_ms);
+    b->began = rungi_now(b->s->context);
+    int64_t last = b->began, until = b->began + (int64_t)(b->o->seconds * 1e9);
+    while (b->measured < limit &&
+           (b->o->seconds > 0 ? last < until || b->measured < 3 : b->measured < b->o->steps)) {
+        RUNG_TRY(one_step(b));
+        int64_t now = rungi_now(b->s->context);
+        b->step_ms[b->measured++] = (double)(now - last) * 1e-6;
+        last = now;
+    }
+    b->ended = last;
+    return RUNG_OK;
+}
+
+// Highest resident memory of this process, from the kernel's account.
+static uint64_t peak_resident(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kb * 1024;
+}
+
+// Parameters, buffers and optimizer state as one checksum.
+static void add_checksum(const rungi_session *s, json_t *out)
+{
+    char text[33];
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, s->state->params, (size_t)s->state->flat_size * sizeof(float));
+    XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
+    for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
+        for (int64_t k = 0; k < s->n_segments; k++)
+            XXH3_128bits_update(
+                state, rung_optimizer_state_data(s->optimizer, i) + s->segments[k].begin,
+                (size_t)(s->segments[k].end - s->segments[k].begin) * sizeof(float));
+    XXH128_hash_t sum = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
+             (unsigned long long)sum.low64);
+    json_object_set_new(out, "state", json_string(text));
+}
+
+// ---- the gradient against float64 -------------------------------------------------------------
+
+enum { CHECKED_SAMPLES = 8 };
+#define CHECKED_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
+
+// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
+static double largest_error(const rungi_session *s, const rung_plan *truth)
+{
+    double worst = 0;
+    for (int64_t k = 0; k < s->n_segments; k++) {
+        rung_view want;
+        const float *got = s->state->grads + s->segments[k].begin;
+        int64_t count = s->segments[k].end - s->segments[k].begin;
+        double top = 0, error = 0;
+        if (rung_plan_grad(truth, s->segments[k].name, &want) != RUNG_OK)
+            continue;
+        for (int64_t i = 0; i < count; i++) {
+            double value = ((const double *)want.data)[i];
+            top = fmax(top, fabs(value));
+            error = fmax(error, fabs(value - got[i]));
+        }
+        if (top > 0)
+            worst = fmax(worst, error / top);
+    }
+    return worst;
+}
+
+static double forward_flops(const rung_plan *plan)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->n_forward; i++)
+        flops += rungi_query_cost(&plan->steps.data[i].q).flops;
+    return flops;
+}
+
+// Compares the gradient of the first samples, at the weights as they are, with the float64 plan's.
+// NAN when the model is too large for that.
+static rung_status gradient_error(rungi_session *s, double *out)
+{
+    rung_batch batch;
+    rungi_feed feeds[RUNG_MAX_FIELDS];
+    rung_plan *truth = NULL;
+    double loss;
+    *out = NAN;
+    RUNG_TRY(rung_loader_next(s->train_loader, &batch));
+    int64_t count = batch.count < CHECKED_SAMPLES ? batch.count : CHECKED_SAMPLES;
+    rungi_batch_view view = {.count = count,
+                             .feeds = feeds,
+                             .n_feeds = rungi_session_feeds(s, &batch, feeds),
+                             .seed = (uint64_t)s->c->seed};
+    rung_compile_options o = {.batch = count, .training = true, .gradients = true, .float64 = true};
+    rung_status status = rung_compile(s->graph, s->state, &o, &truth);
+    if (status == RUNG_OK && forward_flops(truth) <= CHECKED_FLOPS) {
+        for (int i = 0; status == RUNG_OK && i < view.n_feeds; i++)
+            status = rung_plan_bind(truth, feeds[i].input, feeds[i].data);
+        rung_plan_set_step(truth, view.seed, 0);
+        if (status == RUNG_OK)
+            status = rung_plan_forward(truth);
+        if (status == RUNG_OK)
+            status = rung_plan_backward(truth);
+        if (status == RUNG_OK)
+            status = rungi_engine_train(s->engine, &view, &loss);
+        if (status == RUNG_OK)
+            *out = largest_error(s, truth);
+    }
+    rung_plan_destroy(&truth);
+    rung_loader_release(s->train_loader, &batch);
+    if (status != RUNG_OK)
+        return status;
+    return rung_loader_seek(s->train_loader, 0, 0);
+}
+
+static json_t *report(const block *b)
+{
+    json_t *o = json_object(), *ms = json_object(), *losses = json_array();
+    rungi_breakdown parts;
+    double seconds = (double)(b->ended - b->began) * 1e-9;
+    rungi_timeline_between(b->s->timeline, b->began, b->ended, &parts);
+    for (int i = 0; i < RUNG_TIME_PARTS; i++)
+        json_object_set_new(
+            ms, rung_time_part(i),
+            rungi_json_real((double)parts.ns[i] * 1e-6 / (double)(b->measured ? b->measured : 1)));
+    json_object_set_new(o, "steps", json_integer(b->measured));
+    json_object_set_new(o, "samples", json_integer(b->samples));
+    json_object_set_new(o, "seconds", rungi_json_real(seconds));
+    json_object_set_new(o, "samples_per_s",
+                        rungi_json_real(seconds > 0 ? (double)b->samples / seconds : 0));
+    json_object_set_new(o, "step_ms",
+                        rungi_json_real(seconds * 1e3 / (double)(b->measured ? b->measured : 1)));
+    json_object_set_new(o, "ms", ms);
+    json_object_set_new(o, "wait_share",
+                        rungi_json_real(b->ended > b->began ? (double)parts.ns[RUNGI_TIME_WAIT] /
+                                                                  (double)(b->ended - b->began)
+                                                            : 0));
+    json_object_set_new(o, "peak_bytes", json_integer((json_int_t)peak_resident()));
+    if (b->o->gate) {
+        for (int64_t i = 0; i < b->step && i < 4096; i++)
+            json_array_append_new(losses, rungi_json_real(b->losses[i]));
+        json_object_set_new(o, "losses", json_incref(losses));
+        add_checksum(b->s, o);
+        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient_error));
+    }
+    json_decref(losses);
+    return o;
+}
+
+rung_status rung_block_run(rung_context *context, const rung_config *config,
+                           const rung_block_options *options, char **json_out)
+{
+    block *b = calloc(1, sizeof *b);
+    RUNG_CHECK(b, RUNG_NO_MEMORY, "no memory for a block");
+    b->o = options;
+    rung_status status = rungi_session_create(
+        context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &b->s);
+    if (status == RUNG_OK && options->gate)
+        status = gradient_error(b->s, &b->gradient_error);
+    // Running statistics moved with that: begin as any run begins.
+    if (status == RUNG_OK && options->gate)
+        status = rung_state_init(b->s->state, (uint64_t)b->s->c->seed);
+    if (status == RUNG_OK && options->disturb > 0)
+        disturb(b->s, options->disturb, options->disturb_seed);
+    if (status == RUNG_OK)
+        status = measure(b);
+    if (status == RUNG_OK) {
+        rungi_string text = {0};
+        json_t *o = report(b);
+        rungi_json_print(o, false, &text);
+        json_decref(o);
+        if (text.failed || !text.data)
+            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a block's report");
+        else
+            *json_out = text.data;
+    }
+    rung_error error = *rung_error_last();
+    rungi_session_destroy(&b->s);
+    free(b);
+    return status == RUNG_OK ? RUNG_OK : rungi_fail_adopt(&error);
+}

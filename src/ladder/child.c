@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ladder/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/context.h"
+#include "base/error.h"
+
+extern char **environ;
+
+void rungi_command_add(rungi_command *c, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    char *copy = strdup(text);
+    if (!copy || c->count == RUNGI_CHILD_WORDS) {
+        free(copy);
+        c->failed = true;
+        return;
+    }
+    c->words[c->count++] = copy;
+}
+
+void rungi_command_add_words(rungi_command *c, const char *words)
+{
+    while (*words) {
+        size_t length = strcspn(words, " ");
+        if (length)
+            rungi_command_add(c, "%.*s", (int)length, words);
+        words += length + (words[length] == ' ');
+    }
+}
+
+void rungi_command_fini(rungi_command *c)
+{
+    for (int i = 0; i < c->count; i++)
+        free(c->words[i]);
+    *c = (rungi_command){0};
+}
+
+static rung_status start(const rungi_command *c, int out[2], int err[2], pid_t *pid_out)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, err[1], 2);
+    int error = posix_spawn(pid_out, c->words[0], &actions, NULL, c->words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    RUNG_CHECK(error == 0, RUNG_IO, "%s: cannot be started: %s", c->words[0], strerror(error));
+    return RUNG_OK;
+}
+
+// Reads both pipes to their ends; false when the time is up.
+static bool collect(const int pipes[2], int64_t deadline, rungi_string *out, rungi_string *err)
+{
+    struct pollfd polled[2] = {{pipes[0], POLLIN, 0}, {pipes[1], POLLIN, 0}};
+    const rung_clock *clock = rungi_clock_monotonic();
+    while (polled[0].fd >= 0 || polled[1].fd >= 0) {
+        int64_t left = (deadline - clock->now(clock->user)) / 1000000;
+        if (left <= 0)
+            return false;
+        if (poll(polled, 2, left > 1000 ? 1000 : (int)left) <= 0)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            char buffer[4096];
+            if (polled[i].fd < 0 || !polled[i].revents)
+                continue;
+            ssize_t n = read(polled[i].fd, buffer, sizeof buffer);
+            if (n > 0)
+                rungi_string_append(i ? err : out, buffer, (size_t)n);
+            else if (n == 0 || errno != EINTR)
+                polled[i].fd = -1;
+        }
+    }
+    return true;
+}
+
+// The last line of a text, without the program's name before it.
+static const char *last_line(rungi_string *text)
+{
+    while (text->size && text->data[text->size - 1] == '\n')
+        text->data[--text->size] = 0;
+    const char *all = rungi_string_text(text), *line = strrchr(all, '\n');
+    line = line ? line + 1 : all;
+    return strncmp(line, "rung: ", 6) == 0 ? line + 6 : line;
+}
+
+static rung_status judge(const rungi_command *c, int state, rungi_string *err, int *exit_out)
+{
+    if (WIFSIGNALED(state))
+        return RUNG_FAIL(RUNG_INTERNAL, "%s %s was ended by signal %d (%s)", c->words[0],
+                         c->words[1], WTERMSIG(state), last_line(err));
+    int code = WEXITSTATUS(state);
+    if (exit_out)
+        *exit_out = code;
+    else if (code != 0)
+        return RUNG_FAIL(code == 4 ? RUNG_DIVERGED : RUNG_INTERNAL, "%s", last_line(err));
+    return RUNG_OK;
+}
+
+rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *output, int *exit_out)
+{
+    int out[2], err[2], state = 0;
+    pid_t pid;
+    rungi_string errors = {0};
+    RUNG_CHECK(!c->failed, RUNG_NO_MEMORY, "no memory for a command");
+    RUNG_CHECK(pipe2(out, O_CLOEXEC) == 0, RUNG_IO, "no pipe: %s", strerror(errno));
+    if (pipe2(err, O_CLOEXEC) != 0) {
+        close(out[0]);
+        close(out[1]);
+        return RUNG_FAIL(RUNG_IO, "no pipe: %s", strerror(errno));
+    }
+    rung_status status = start(c, out, err, &pid);
+    close(out[1]);
+    close(err[1]);
+    if (status == RUNG_OK) {
+        const rung_clock *clock = rungi_clock_monotonic();
+        int64_t deadline = clock->now(clock->user) + (int64_t)(limit * 1e9);
+        bool ended = collect((int[]){out[0], err[0]}, deadline, output, &errors);
+        if (!ended)
+            kill(pid, SIGKILL);
+        while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
+        }
+        status = ended ? judge(c, state, &errors, exit_out)
+                       : RUNG_FAIL(RUNG_TIMEOUT, "%s %s did not end within %.0f s", c->words[0],
+                                   c->words[1], limit);
+    }
+    close(out[0]);
+    close(err[0]);
+    rungi_string_fini(&errors);
+    return status;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child processes of the ladder: rung started again with other settings.
+#ifndef RUNGI_LADDER_CHILD_H
+#define RUNGI_LADDER_CHILD_H
+
+#include <jansson.h>
+
+#include "base/text.h"
+
+enum { RUNGI_CHILD_WORDS = 64 };
+
+// A command under construction.
+typedef struct rungi_command {
+    char *words[RUNGI_CHILD_WORDS + 1]; // ended by NULL
+    int count;
+    bool failed;
+} rungi_command;
+
+void rungi_command_add(rungi_command *c, const char *fmt, ...) RUNG_PRINTF(2, 3);
+// Adds each word of a text that blanks separate.
+void rungi_command_add_words(rungi_command *c, const char *words);
+void rungi_command_fini(rungi_command *c);
+
+// Runs it to its end, at most `limit` seconds of the system's clock. Standard output comes back as
+// text (the caller fini's it); standard error goes to the child's end of a pipe and becomes part of
+// the error message. *exit_out (may be NULL) receives the exit status; without it a status other
+// than 0 fails with the child's last line.
+rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *output, int *exit_out);
+
+#endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of the ladder: what ladder.c, ladder_gate.c, confirm.c and ladder_report.c share.
+#ifndef RUNGI_LADDER_CLIMB_H
+#define RUNGI_LADDER_CLIMB_H
+
+#include <jansson.h>
+
+#include "ladder/child.h"
+#include "ladder/rungs.h"
+#include "ladder/statistics.h"
+#include "rung/ladder.h"
+
+enum { RUNGI_REPEATS = 64, RUNGI_GATE_STEPS = 1024 };
+
+// What a block with --gate tells.
+typedef struct rungi_gate_run {
+    double losses[RUNGI_GATE_STEPS];
+    int64_t count;
+    char state[40];
+    double gradient_error; // NAN: not computed
+} rungi_gate_run;
+
+typedef struct rungi_climb {
+    rung_context *context;
+    const rung_config *config; // the base
+    rung_config *best;         // the base with what was kept
+    const rungi_train_config *c;
+    const rung_ladder_options *o;
+    rung_ladder_result *r;
+    char base_path[4096]; // base.yaml
+    char best_set[1024];  // words
+    int64_t began;
+    double block_seconds;
+    rungi_gate_run base_gate, best_gate;
+    bool have_base_gate, have_best_gate;
+    double envelope; // largest deviation of the disturbed bases
+} rungi_climb;
+
+// Tells the observer what is going on.
+void rungi_climb_tell(const rungi_climb *k, const char *fmt, ...) RUNG_PRINTF(2, 3);
+// Seconds left of the budget (infinite without one).
+double rungi_climb_left(const rungi_climb *k);
+
+// Runs a block of the base with `settings` (words) and more arguments (words) in a child; the
+// caller decref's *out.
+rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *arguments,
+                              json_t **out);
+
+// ladder_gate.c: is the candidate's result right? Fills gate, gate_passed and gate_detail.
+rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char *settings,
+                             rung_rung *out);
+
+// confirm.c: base and best train the same samples.
+rung_status rungi_climb_confirm(rungi_climb *k);
+
+// ladder_report.c: ladder.json, best.yaml, report.html.
+rung_status rungi_climb_write(rungi_climb *k);
+
+#endif

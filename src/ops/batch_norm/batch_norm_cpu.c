@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own kernels: two sweeps over the data, the first for sums, the second for the result. Where
+// channels lie apart a thread does both for one tile of channels after the other, which it then
+// finds in its cache; where they lie side by side each sweep is shared by all threads, and the
+// second goes backwards, from what was read last.
+#include <math.h>
+#include <string.h>
+
+#include "ops/batch_norm/batch_norm_loops.h"
+#include "ops/batch_norm/batch_norm_work.h"
+#include "ops/parallel.h"
+
+const rungi_bn_loops rungi_bn_loops_cpu = BN_LOOPS;
+
+// One pass over one batch.
+typedef struct work work;
+
+struct work {
+    const rungi_call *call;
+    const rungi_bn_loops *loops;
+    rungi_bn_cut cut;
+    rungi_bn_scratch s;
+    const float *x, *weight, *bias, *res, *gy, *mean, *var;
+    float *y, *gx, *gweight, *gbias;
+    double eps;
+    bool of_batch, relu, sums;
+    // The first sweep of a chunk of a tile, what follows from it for channels [begin, end), and the
+    // second sweep.
+    void (*first)(const work *w, int64_t chunk, int64_t tile);
+    void (*numbers)(const work *w, int64_t begin, int64_t end);
+    void (*second)(const work *w, int64_t chunk, int64_t tile);
+};
+
+static const float *given(const rungi_call *c, int input)
+{
+    return c->q->n_in > input ? rungi_ptr(c, &c->q->in[input]) : NULL;
+}
+
+static float *wanted(const rungi_call *c, int input)
+{
+    return c->q->n_in > input ? rungi_ptr(c, &c->q->gin[input]) : NULL;
+}
+
+static work work_of(const rungi_call *c, const rungi_bn_loops *loops)
+{
+    const rungi_batch_norm_attr *a = c->q->attr;
+    work w = {.call = c, .loops = loops, .eps = a->eps, .cut = rungi_bn_cut_of(&c->q->in[0])};
+    w.s = rungi_bn_scratch_of(&w.cut, c->workspace);
+    w.of_batch = rungi_batch_norm_of_batch(c->q);
+    w.x = given(c, RUNGI_BN_X);
+    w.weight = given(c, RUNGI_BN_WEIGHT);
+    return w;
+}
+
+static void tile_by_tile(const work *w)
+{
+    int threads = w->call->q->threads;
+    RUNGI_PARALLEL_FOR(threads, rungi_operand_count(&w->call->q->in[0]))
+    for (int64_t tile = 0; tile < w->cut.tiles; tile++) {
+        int64_t begin, end;
+        rungi_bn_channels_of(&w->cut, tile, &begin, &end);
+        for (int64_t chunk = 0; w->sums && chunk < w->cut.chunks; chunk++)
+            w->first(w, chunk, tile);
+        w->numbers(w, begin, end);
+        for (int64_t chunk = w->cut.chunks; w->second && chunk-- > 0;)
+            w->second(w, chunk, tile);
+    }
+}
+
+static void sweep_by_sweep(const work *w)
+{
+    int threads = w->call->q->threads;
+    int64_t tasks = w->cut.chunks * w->cut.tiles, count = rungi_operand_count(&w->call->q->in[0]);
+    if (w->sums) {
+        RUNGI_PARALLEL_FOR(threads, count)
+        for (int64_t task = 0; task < tasks; task++)
+            w->first(w, task / w->cut.tiles, task % w->cut.tiles);
+    }
+    w->numbers(w, 0, rungi_bn_channels(&w->cut.form));
+    if (!w->second)
+        return;
+    // The same share of the tasks for each thread as above.
+    RUNGI_PARALLEL_FOR(threads, count)
+    for (int share = 0; share < threads; share++)
+        for (int64_t task = tasks * (share + 1) / threads; task-- > tasks * share / threads;)
+            w->second(w, task / w->cut.tiles, task % w->cut.tiles);
+}
+
+static void run(const work *w)
+{
+    int threads = w->call->q->threads;
+    if (w->cut.tiles >= 2 * threads || (w->cut.tiles > 1 && w->cut.tiles % threads == 0))
+        tile_by_tile(w);
+    else
+        sweep_by_sweep(w);
+}
+
+// ---- forward ----------------------------------------------------------------------------------
+
+static void forward_first(const work *w, int64_t chunk, int64_t tile)
+{
+    rungi_bn_take_moments(&w->cut, &w->s, w->loops, w->x, chunk, tile);
+}
+
+// number[0..2]: mean, scale and bias of each channel; keeps what backward needs.
+static void forward_numbers(const work *w, int64_t begin, int64_t end)
+{
+    const rungi_call *c = w->call;
+    float *mean_out = rungi_ptr(c, &c->q->out[RUNGI_BN_MEAN]);
+    float *var_out = rungi_ptr(c, &c->q->out[RUNGI_BN_VAR]);
+    if (w->of_batch)
+        rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
+    for (int64_t k = begin; k < end; k++) {
+        double mean = w->of_batch ? w->s.mean[k] : w->mean[k];
+        double var = w->of_batch ? w->s.var[k] : w->var[k];
+        w->s.number[0][k] = (float)mean;
+        w->s.number[1][k] = (float)((w->weight ? w->weight[k] : 1) / sqrt(var + w->eps));
+        w->s.number[2][k] = w->bias ? w->bias[k] : 0;
+        if (mean_out)
+            mean_out[k] = (float)mean;
+        if (var_out)
+            var_out[k] = (float)var;
+    }
+}
+
+static void forward_second(const work *w, int64_t chunk, int64_t tile)
+{
+    rungi_bn_walk walk = rungi_bn_walk_of(&w->cut, chunk, tile);
+    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);)
+        w->loops->normalize(w->x + p.at, w->res ? w->res + p.at : NULL, w->y + p.at, p.rows,
+                            w->cut.form.lanes, w->s.number[0] + p.channel,
+                            w->s.number[1] + p.channel, w->s.number[2] + p.channel, w->relu);
+}
+
+static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
+{
+    const rungi_query *q = c->q;
+    work w = work_of(c, loops);
+    w.bias = given(c, RUNGI_BN_BIAS);
+    w.mean = given(c, RUNGI_BN_RUNNING_MEAN);
+    w.var = given(c, RUNGI_BN_RUNNING_VAR);
+    w.y = rungi_ptr(c, &q->out[0]);
+    if (q->n_fused && q->fused[0].n_in == 2)
+        w.res = rungi_ptr(c, &q->fused[0].in[1]);
+    w.relu = q->n_fused > (w.res ? 1 : 0);
+    w.sums = w.of_batch;
+    w.first = forward_first;
+    w.numbers = forward_numbers;
+    w.second = forward_second;
+    run(&w);
+    return RUNG_OK;
+}
+
+// ---- backward ---------------------------------------------------------------------------------
+
+static void backward_first(const work *w, int64_t chunk, int64_t tile)
+{
+    rungi_bn_take_gradients(&w->cut, &w->s, w->loops, w->x, w->gy, w->mean, chunk, tile);
+}
+
+// With S1 = sum gy, S2 = sum gy * (x - mean), n values and scale = weight / std:
+//   gbias = S1, gweight = S2 / std,
+//   gx = scale * (gy - S1 / n - (x - mean) * S2 / (n (var + eps)))
+// and gx = scale * gy where the statistics are not the batch's. number[0..2]: a, b, c of `grad`.
+static void backward_numbers(const work *w, int64_t begin, int64_t end)
+{
+    if (w->sums)
+        rungi_bn_merge_gradients(&w->cut, &w->s, begin, end);
+    double n = (double)w->cut.total;
+    for (int64_t k = begin; k < end; k++) {
+        double spread = w->var[k] + w->eps, rstd = 1 / sqrt(spread);
+        double scale = (w->weight ? w->weight[k] : 1) * rstd;
+        if (w->gweight)
+            w->gweight[k] = (float)(w->s.s2[k] * rstd);
+        if (w->gbias)
+            w->gbias[k] = (float)w->s.s1[k];
+        w->s.number[0][k] = (float)scale;
+        w->s.number[1][k] = w->of_batch ? (float)(-scale * w->s.s2[k] / (n * spread)) : 0;
+        w->s.number[2][k] = w->of_batch ? (float)(-scale * w->s.s1[k] / n) : 0;
+    }
+}
+
+static void backward_second(const work *w, int64_t chunk, int64_t tile)
+{
+    rungi_bn_walk walk = rungi_bn_walk_of(&w->cut, chunk, tile);
+    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);)
+        w->loops->grad(w->of_batch ? w->x + p.at : NULL, w->gy + p.at, w->gx + p.at, p.rows,
+                       w->cut.form.lanes, w->mean + p.channel, w->s.number[0] + p.channel,
+                       w->s.number[1] + p.channel, w->s.number[2] + p.channel);
+}
+
+static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
+{
+    const rungi_query *q = c->q;
+    work w = work_of(c, loops);
+    w.mean = rungi_ptr(c, &q->out[RUNGI_BN_MEAN]);
+    w.var = rungi_ptr(c, &q->out[RUNGI_BN_VAR]);
+    w.gy = rungi_ptr(c, &q->gout[0]);
+    w.gx = wanted(c, RUNGI_BN_X);
+    w.gweight = wanted(c, RUNGI_BN_WEIGHT);
+    w.gbias = wanted(c, RUNGI_BN_BIAS);
+    w.sums = w.of_batch || w.gweight || w.gbias;
+    w.first = backward_first;
+    w.numbers = backward_numbers;
+    w.second = w.gx ? backward_second : NULL;
+    run(&w);
+    return RUNG_OK;
+}
+
+// ---- kernels ----------------------------------------------------------------------------------
+
+// Applied on top: a residual of the same shape is added, then a ReLU; either alone.
+static bool can_fuse(const rungi_query *q, rungi_reason *why)
+{
+    bool add = q->n_fused && strcmp(q->fused[0].op->name, "add") == 0 &&
+               rung_shape_equal(&q->fused[0].in[1].shape, &q->out[0].shape) &&
+               q->fused[0].in[1].layout == q->out[0].layout;
+    int rest = q->n_fused - add;
+    if (rest > 1 || (rest == 1 && strcmp(q->fused[add].op->name, "relu") != 0))
+        return rungi_refuse(why, "cannot apply %s", q->fused[q->n_fused - 1].op->name);
+    return true;
+}
+
+static bool can_run(const rungi_query *q, rungi_reason *why)
+{
+    return can_fuse(q, why) && rungi_f32_only(q, why);
+}
+
+static bool avx2_can_run(const rungi_query *q, rungi_reason *why)
+{
+    return can_fuse(q, why) && rungi_f32_avx2(q, why);
+}
+
+static rung_status create(const rungi_query *q, rungi_setup *setup)
+{
+    rungi_bn_cut cut = rungi_bn_cut_of(&q->in[0]);
+    setup->workspace = rungi_bn_scratch_bytes(&cut);
+    return RUNG_OK;
+}
+
+static rung_status forward_cpu(const rungi_call *c)
+{
+    return forward(c, &rungi_bn_loops_cpu);
+}
+
+static rung_status forward_avx2(const rungi_call *c)
+{
+    return forward(c, rungi_bn_loops_avx2);
+}
+
+static rung_status backward_cpu(const rungi_call *c)
+{
+    return backward(c, &rungi_bn_loops_cpu);
+}
+
+static rung_status backward_avx2(const rungi_call *c)
+{
+    return backward(c, rungi_bn_loops_avx2);
+}
+
+static const rungi_kernel sweeps_avx2 = {.name = "sweeps_avx2",
+                                         .kind = RUNGI_OWN,
+                                         .can_run = avx2_can_run,
+                                         .fuses = true,
+                                         .create = create,
+                                         .run = forward_avx2};
+static const rungi_kernel sweeps = {.name = "sweeps",
+                                    .kind = RUNGI_OWN,
+                                    .can_run = can_run,
+                                    .fuses = true,
+                                    .create = create,
+                                    .run = forward_cpu};
+static const rungi_kernel sweeps_back_avx2 = {.name = "sweeps_avx2",
+                                              .kind = RUNGI_OWN,
+                                              .can_run = rungi_f32_avx2,
+                                              .create = create,
+                                              .run = backward_avx2};
+static const rungi_kernel sweeps_back = {.name = "sweeps",
+                                         .kind = RUNGI_OWN,
+                                         .can_run = rungi_f32_only,
+                                         .create = create,
+                                         .run = backward_cpu};
+
+const rungi_kernel *const rungi_batch_norm_forward_cpu[] = {
+    &sweeps_avx2, &sweeps, &rungi_batch_norm_forward_onednn, &rungi_batch_norm_forward_reference,
+    NULL};
+const rungi_kernel *const rungi_batch_norm_backward_cpu[] = {
+    &sweeps_back_avx2, &sweeps_back, &rungi_batch_norm_backward_onednn,
+    &rungi_batch_norm_backward_reference, NULL};

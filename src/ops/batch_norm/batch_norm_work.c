@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/batch_norm/batch_norm_work.h"
+
+enum {
+    FIRST_ROWS = 16,
+    TILE = 16,              // groups of a tile at most, where a group is one channel
+    TILE_VALUES = 64 * 1024 // values of a tile aimed at, so that the second sweep finds it cached
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+rungi_bn_cut rungi_bn_cut_of(const rungi_operand *x)
+{
+    rungi_bn_cut cut = {.form = rungi_bn_form_of(x), .tile = 1};
+    bool runs = cut.form.lanes == 1;
+    int64_t least = runs ? 2048 : 128, parts = runs ? 32 : 64;
+    cut.total = rungi_bn_count(&cut.form);
+    cut.chunk = ceil_div(ceil_div(cut.total, parts), 32) * 32;
+    if (cut.chunk < least)
+        cut.chunk = least;
+    cut.chunks = ceil_div(cut.total, cut.chunk);
+    while (runs && cut.tile < TILE && 2 * cut.tile * cut.total <= TILE_VALUES)
+        cut.tile *= 2;
+    cut.tiles = ceil_div(cut.form.groups, cut.tile);
+    return cut;
+}
+
+size_t rungi_bn_scratch_bytes(const rungi_bn_cut *cut)
+{
+    size_t channels = (size_t)rungi_bn_channels(&cut->form), cells = (size_t)cut->chunks * channels;
+    return cells * (2 * sizeof(double) + sizeof(float)) +
+           channels * (2 * sizeof(double) + 3 * sizeof(float));
+}
+
+rungi_bn_scratch rungi_bn_scratch_of(const rungi_bn_cut *cut, void *workspace)
+{
+    int64_t channels = rungi_bn_channels(&cut->form), cells = cut->chunks * channels;
+    rungi_bn_scratch s = {.s1 = workspace};
+    s.s2 = s.s1 + cells;
+    s.mean = s.s2 + cells;
+    s.var = s.mean + channels;
+    s.shift = (float *)(s.var + channels);
+    for (int i = 0; i < 3; i++)
+        s.number[i] = s.shift + cells + i * channels;
+    return s;
+}
+
+// ---- pieces -----------------------------------------------------------------------------------
+
+rungi_bn_walk rungi_bn_walk_of(const rungi_bn_cut *cut, int64_t chunk, int64_t tile)
+{
+    rungi_bn_walk w = {.cut = cut, .chunk = chunk, .row = chunk * cut->chunk};
+    w.end = w.row + cut->chunk < cut->total ? w.row + cut->chunk : cut->total;
+    w.first = w.group = tile * cut->tile;
+    w.last = w.first + cut->tile < cut->form.groups ? w.first + cut->tile : cut->form.groups;
+    return w;
+}
+
+bool rungi_bn_next(rungi_bn_walk *w, rungi_bn_piece *piece)
+{
+    const rungi_bn_form *f = &w->cut->form;
+    if (w->row >= w->end)
+        return false;
+    int64_t rows = f->rows - w->row % f->rows;
+    piece->rows = rows < w->end - w->row ? rows : w->end - w->row;
+    piece->at = rungi_bn_at(f, w->group, w->row);
+    piece->channel = w->group * f->lanes;
+    piece->cell = w->chunk * rungi_bn_channels(f) + piece->channel;
+    if (++w->group == w->last) {
+        w->group = w->first;
+        w->row += piece->rows;
+    }
+    return true;
+}
+
+void rungi_bn_channels_of(const rungi_bn_cut *cut, int64_t tile, int64_t *begin, int64_t *end)
+{
+    int64_t channels = rungi_bn_channels(&cut->form), width = cut->tile * cut->form.lanes;
+    *begin = tile * width;
+    *end = *begin + width < channels ? *begin + width : channels;
+}
+
+static int64_t chunk_rows(const rungi_bn_cut *cut, int64_t chunk)
+{
+    return chunk + 1 < cut->chunks ? cut->chunk : cut->total - chunk * cut->chunk;
+}
+
+static void clear(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t chunk, int64_t tile)
+{
+    int64_t begin, end, cell = chunk * rungi_bn_channels(&cut->form);
+    rungi_bn_channels_of(cut, tile, &begin, &end);
+    for (int64_t c = begin; c < end; c++)
+        s->s1[cell + c] = s->s2[cell + c] = 0;
+}
+
+// ---- moments ----------------------------------------------------------------------------------
+
+// The shift of a chunk is the mean of its first 16 rows. These are part of the chunk, so its
+// variance is at least 16 / n of the squared distance between shift and mean: taking that distance
+// out of the sum of squares loses at most a factor of n / 16 in accuracy, whatever the data.
+static void take_shifts(const rungi_bn_cut *cut, const rungi_bn_scratch *s, const float *x,
+                        int64_t chunk, int64_t tile)
+{
+    rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
+    int64_t lanes = cut->form.lanes;
+    int64_t end = w.row + FIRST_ROWS < w.end ? w.row + FIRST_ROWS : w.end;
+    for (int64_t g = w.first; g < w.last; g++) {
+        float *shift = s->shift + chunk * rungi_bn_channels(&cut->form) + g * lanes;
+        for (int64_t l = 0; l < lanes; l++)
+            shift[l] = 0;
+        for (int64_t r = w.row; r < end; r++) {
+            const float *row = x + rungi_bn_at(&cut->form, g, r);
+            for (int64_t l = 0; l < lanes; l++)
+                shift[l] += row[l];
+        }
+        for (int64_t l = 0; l < lanes; l++)
+            shift[l] /= (float)(end - w.row);
+    }
+}
+
+void rungi_bn_take_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
+                           const rungi_bn_loops *loops, const float *x, int64_t chunk, int64_t tile)
+{
+    take_shifts(cut, s, x, chunk, tile);
+    clear(cut, s, chunk, tile);
+    rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
+    for (rungi_bn_piece p; rungi_bn_next(&w, &p);)
+        loops->sums(x + p.at, p.rows, cut->form.lanes, s->shift + p.cell, s->s1 + p.cell,
+                    s->s2 + p.cell);
+}
+
+void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
+                            int64_t end)
+{
+    int64_t channels = rungi_bn_channels(&cut->form);
+    double total = (double)cut->total;
+    for (int64_t c = begin; c < end; c++)
+        s->mean[c] = s->var[c] = 0;
+    // s1 and s2 become the chunk's mean and its sum of squared distances from that.
+    for (int64_t k = 0; k < cut->chunks; k++) {
+        double n = (double)chunk_rows(cut, k);
+        double *s1 = s->s1 + k * channels, *s2 = s->s2 + k * channels;
+        const float *shift = s->shift + k * channels;
+        for (int64_t c = begin; c < end; c++) {
+            double rest = s2[c] - s1[c] * s1[c] / n;
+            s2[c] = rest < 0 ? 0 : rest;
+            s1[c] = shift[c] + s1[c] / n;
+            s->mean[c] += n / total * s1[c];
+        }
+    }
+    for (int64_t k = 0; k < cut->chunks; k++) {
+        double n = (double)chunk_rows(cut, k);
+        const double *s1 = s->s1 + k * channels, *s2 = s->s2 + k * channels;
+        for (int64_t c = begin; c < end; c++) {
+            double apart = s1[c] - s->mean[c];
+            s->var[c] += (s2[c] + n * apart * apart) / total;
+        }
+    }
+}
+
+// ---- gradients --------------------------------------------------------------------------------
+
+void rungi_bn_take_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
+                             const rungi_bn_loops *loops, const float *x, const float *gy,
+                             const float *mean, int64_t chunk, int64_t tile)
+{
+    clear(cut, s, chunk, tile);
+    rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
+    for (rungi_bn_piece p; rungi_bn_next(&w, &p);)
+        loops->grad_sums(x + p.at, gy + p.at, p.rows, cut->form.lanes, mean + p.channel,
+                         s->s1 + p.cell, s->s2 + p.cell);
+}
+
+void rungi_bn_merge_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
+                              int64_t end)
+{
+    int64_t channels = rungi_bn_channels(&cut->form);
+    for (int64_t k = 1; k < cut->chunks; k++)
+        for (int64_t c = begin; c < end; c++) {
+            s->s1[c] += s->s1[k * channels + c];
+            s->s2[c] += s->s2[k * channels + c];
+        }
+}

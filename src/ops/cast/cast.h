@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef RUNGI_OPS_CAST_H
+#define RUNGI_OPS_CAST_H
+
+#include "rung/tensor.h"
+
+typedef struct rungi_cast_attr {
+    rung_dtype to;
+} rungi_cast_attr;
+
+#endif

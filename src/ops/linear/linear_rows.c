@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Few rows: the weight is read once from memory, and that is all the time there is. Products of
+// matrices pay for packing it; these loops do not. Any number of threads gives the same bits.
+#include "ops/linear/linear.h"
+#include "ops/linear/linear_rows_loops.h"
+#include "ops/parallel.h"
+#include "ops/unary.h"
+
+enum { MOST_ROWS = 8, PIECES = 64, SMALL = 1 << 16 };
+
+const rungi_linear_loops rungi_linear_loops_plain = LINEAR_TABLE;
+
+static const rungi_linear_loops *loops(const rungi_query *q)
+{
+    return RUNGI_LOOPS_FOR(q->isa, rungi_linear_loops);
+}
+
+static bool few_rows(const rungi_query *q, rungi_reason *why)
+{
+    if (rungi_linear_sizes_of(q).rows > MOST_ROWS)
+        return rungi_refuse(why, "for up to %d rows", MOST_ROWS);
+    return rungi_f32_only(q, why);
+}
+
+static bool forward_can_run(const rungi_query *q, rungi_reason *why)
+{
+    for (int i = 0; i < q->n_fused; i++)
+        if (!rungi_unary_find(q->fused[i].op))
+            return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
+    return few_rows(q, why);
+}
+
+// Where it can run it is the fastest.
+static bool always(const rungi_query *q)
+{
+    (void)q;
+    return true;
+}
+
+// Threads for this much work, and where piece k of n elements begins: pieces end at cache lines.
+static int threads_for(const rungi_query *q, rungi_linear_sizes s)
+{
+    return s.rows * s.in * s.out < SMALL ? 1 : q->threads;
+}
+
+static int64_t piece_begin(int64_t n, int k)
+{
+    int64_t at = (n * k / PIECES + 15) / 16 * 16;
+    return k == PIECES || at > n ? n : at;
+}
+
+static rung_status forward_run(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
+    const float *x = rungi_ptr(c, &q->in[0]), *w = rungi_ptr(c, &q->in[1]);
+    const float *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
+    float *y = rungi_ptr(c, &q->out[0]);
+    RUNGI_PARALLEL_TASKS(threads_for(q, s))
+    for (int k = 0; k < PIECES; k++)
+        loops(q)->forward(x, w, bias, y, s.rows, s.in, s.out, piece_begin(s.out, k),
+                          piece_begin(s.out, k + 1));
+    for (int i = 0; i < q->n_fused; i++)
+        rungi_unary_apply(rungi_unary_find(q->fused[i].op), q->fused[i].attr, q->isa, y, y,
+                          s.rows * s.out);
+    return RUNG_OK;
+}
+
+static rung_status weight_run(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
+    const float *x = rungi_ptr(c, &q->in[0]), *gy = rungi_ptr(c, &q->gout[0]);
+    float *gw = rungi_ptr(c, &q->gin[1]);
+    float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
+    if (gb)
+        rungi_linear_sum_rows(gy, gb, s.rows, s.out);
+    if (!gw)
+        return RUNG_OK;
+    RUNGI_PARALLEL_TASKS(threads_for(q, s))
+    for (int k = 0; k < PIECES; k++)
+        loops(q)->weight(x, gy, gw, s.rows, s.in, s.out, piece_begin(s.out, k),
+                         piece_begin(s.out, k + 1));
+    return RUNG_OK;
+}
+
+static rung_status data_run(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
+    const float *gy = rungi_ptr(c, &q->gout[0]), *w = rungi_ptr(c, &q->in[1]);
+    float *gx = rungi_ptr(c, &q->gin[0]);
+    RUNGI_PARALLEL_TASKS(threads_for(q, s))
+    for (int k = 0; k < PIECES; k++)
+        loops(q)->data(gy, w, gx, s.rows, s.in, s.out, piece_begin(s.in, k),
+                       piece_begin(s.in, k + 1));
+    return RUNG_OK;
+}
+
+const rungi_kernel rungi_linear_forward_rows = {.name = "rows",
+                                                .kind = RUNGI_OWN,
+                                                .can_run = forward_can_run,
+                                                .prefers = always,
+                                                .fuses = true,
+                                                .run = forward_run};
+const rungi_kernel rungi_linear_weight_rows = {
+    .name = "rows", .kind = RUNGI_OWN, .can_run = few_rows, .prefers = always, .run = weight_run};
+const rungi_kernel rungi_linear_data_rows = {
+    .name = "rows", .kind = RUNGI_OWN, .can_run = few_rows, .prefers = always, .run = data_run};

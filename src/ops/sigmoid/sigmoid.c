@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// sigmoid: y = 1 / (1 + e^-x); dx = dy y (1 - y).
+#include <math.h>
+
+#include "ops/unary.h"
+
+static double value(const void *attr, double x)
+{
+    (void)attr;
+    return 1 / (1 + exp(-x));
+}
+
+static double slope(const void *attr, double y)
+{
+    (void)attr;
+    return y * (1 - y);
+}
+
+const rungi_unary rungi_unary_sigmoid = {&rungi_op_sigmoid, value, slope, RUNGI_UNARY_sigmoid,
+                                         NULL};
+
+static const rungi_case cases[] = {
+    {"one", {RUNGI_IN(1)}, 1},
+    {"odd", {RUNGI_IN(3, 37)}, 1},
+    {"image", {RUNGI_IN(2, 16, 3, 5)}, 1},
+    {"several blocks", {RUNGI_IN(5, 8009)}, 1},
+    {.name = "bench", .in = {RUNGI_IN(64, 50, 32, 32)}, .n_in = 1, .bench = true},
+    {0},
+};
+
+const rungi_op rungi_op_sigmoid = {
+    .name = "sigmoid",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .precision = RUNGI_FOLLOW,
+    .layouts = RUNGI_LAYOUTS_SAME,
+    .infer = rungi_unary_infer,
+    .forward = {.name = "forward", .in_place = true, .kernels = {rungi_unary_forward_cpu}},
+    .backward = {{.name = "backward",
+                  .gives = 1 << 0,
+                  .reads_out = 1 << 0,
+                  .in_place = true,
+                  .kernels = {rungi_unary_backward_cpu}}},
+    .cases = cases,
+};
