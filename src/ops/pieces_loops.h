@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops over one piece, compiled once per instruction set (see ops/simd.h).
-#include "ops/row_lanes.h"
 #include "ops/pieces.h"
+#include "ops/row_lanes.h"
 #include "ops/simd.h"
 #include "ops/vector_math.h"
 

@@ -4,8 +4,8 @@
 
 static const char *const models[] = {"mlp", "lenet5", "fashion_cnn", "dlf_cnn", "resnet18", NULL};
 static const char *const stems[] = {
-    [RUNGI_STEM_IMAGENET] = "imagenet",
-    [RUNGI_STEM_CIFAR] = "cifar",
+    [RUNG_STEM_IMAGENET] = "imagenet",
+    [RUNG_STEM_CIFAR] = "cifar",
     NULL,
 };
 static const char *const norms[] = {

@@ -41,29 +41,26 @@ static rung_status build_graph(rungi_session *s, const rung_shape *image)
                             .n_hidden = (int)m->hidden.count,
                             .set_dropout = m->dropout >= 0,
                             .dropout = m->dropout,
-                            .stem = (rung_stem)m->stem};
+                            .stem = m->stem};
     RUNG_TRY(rung_model_build(s->graph, m->name, &o, x, &logits));
     rung_graph_output(s->graph, "logits", logits);
     rung_graph_loss(s->graph, rung_cross_entropy(s->graph, logits, y, 0));
     return rung_graph_check(s->graph);
 }
 
-// model.freeze, and the mode of batch normalization whose parameters are all frozen by it.
+// model.freeze; and with frozen_batch_norm: eval the mode of normalization whose weight it froze.
 static rung_status freeze(rungi_session *s)
 {
     const rungi_model_config *m = &s->c->model;
-    for (size_t i = 0; i < m->freeze.count; i++) {
+    for (size_t i = 0; i < m->freeze.count; i++)
         RUNG_CHECK(rung_graph_freeze(s->graph, m->freeze.data[i]) > 0, RUNG_CONFIG,
                    "model.freeze: no parameter of %s matches '%s'", m->name, m->freeze.data[i]);
-        if (m->frozen_batch_norm == RUNGI_FROZEN_NORM_EVAL) {
-            // "layer1.*" freezes layer1.0.bn1.weight; its layer is layer1.0.bn1.
-            for (size_t k = 0; k < s->graph->nodes.count; k++) {
-                rungi_node *node = &s->graph->nodes.data[k];
-                if (strcmp(node->op->name, "batch_norm") == 0 && node->n_in > 1 && node->in[1] &&
-                    s->graph->values.data[node->in[1]].frozen)
-                    node->eval = true;
-            }
-        }
+    for (size_t k = 0; k < s->graph->nodes.count; k++) {
+        rungi_node *node = &s->graph->nodes.data[k];
+        if (m->frozen_batch_norm == RUNGI_FROZEN_NORM_EVAL &&
+            strcmp(node->op->name, "batch_norm") == 0 && node->n_in > 1 && node->in[1] &&
+            s->graph->values.data[node->in[1]].frozen)
+            node->eval = true;
     }
     return RUNG_OK;
 }

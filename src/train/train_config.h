@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "rung/config.h"
+#include "rung/models.h"
 #include "rung/optim.h"
 #include "rung/plan.h"
 
@@ -45,11 +46,6 @@ typedef struct rungi_data_config {
     int64_t synthetic_count;
 } rungi_data_config;
 
-typedef enum rungi_stem {
-    RUNGI_STEM_IMAGENET,
-    RUNGI_STEM_CIFAR,
-} rungi_stem;
-
 typedef enum rungi_frozen_norm {
     RUNGI_FROZEN_NORM_TRAIN,
     RUNGI_FROZEN_NORM_EVAL,
@@ -60,7 +56,7 @@ typedef struct rungi_model_config {
     int64_t classes; // auto: 0
     rungi_ints hidden;
     double dropout; // default: -1
-    rungi_stem stem;
+    rung_stem stem;
     rungi_texts freeze;
     rungi_frozen_norm frozen_batch_norm;
 } rungi_model_config;
