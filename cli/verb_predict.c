@@ -119,10 +119,10 @@ static rung_status predict_some(rung_predictor *predictor, const rung_predictor_
              images[have].height != info->height))
             status = rung_error_set(
                 RUNG_MISMATCH,
-                "%s: is %d x %d with %d channels, the network was trained on %d x %d with %d: "
+                "%s: is %d x %d with %d channel%s, the network was trained on %d x %d with %d: "
                 "resize it first",
                 words[have], images[have].width, images[have].height, images[have].channels,
-                info->width, info->height, info->channels);
+                images[have].channels == 1 ? "" : "s", info->width, info->height, info->channels);
         have += status == RUNG_OK || images[have].pixels != NULL;
     }
     if (status == RUNG_OK)

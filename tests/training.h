@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "rung/checkpoint.h"
 #include "rung/compare.h"
 #include "rung/train.h"
 #include "test_folder.h"

@@ -7,12 +7,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/philox.h"
+#include "small_disk.h"
 
 static char folder[RUNGI_PATH_MAX], root[RUNGI_PATH_MAX];
 
@@ -249,34 +249,13 @@ static int on_a_full_disk(void)
     return 0;
 }
 
-static bool write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    bool good = f && fputs(text, f) >= 0;
-    return f && fclose(f) == 0 && good;
-}
-
-// Mounts a small file system over the test's folder, seen by this process only.
-static bool mount_small(void)
-{
-    char users[64], groups[64];
-    snprintf(users, sizeof users, "0 %u 1\n", (unsigned)geteuid());
-    snprintf(groups, sizeof groups, "0 %u 1\n", (unsigned)getegid());
-    if (geteuid() &&
-        (unshare(CLONE_NEWUSER) != 0 || !write_text("/proc/self/uid_map", users) ||
-         !write_text("/proc/self/setgroups", "deny") || !write_text("/proc/self/gid_map", groups)))
-        return false;
-    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("tmpfs", folder, "tmpfs", 0, "size=64k") == 0;
-}
-
 static void full_disk(void **state)
 {
     (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (!mount_small())
+        if (!small_disk_mount(folder, "64k"))
             _exit(99);
         _exit(on_a_full_disk());
     }
@@ -284,7 +263,7 @@ static void full_disk(void **state)
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_true(WIFEXITED(result));
     if (WEXITSTATUS(result) == 99)
-        skip(); // no right to mount here
+        skip_because("no right to mount a file system");
     assert_int_equal(WEXITSTATUS(result), 0);
 }
 

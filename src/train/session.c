@@ -28,8 +28,9 @@ static rung_status build_graph(rungi_session *s, const rung_shape *image)
     RUNG_CHECK(classes >= 1, RUNG_CONFIG,
                "model.classes is not set and the data set does not tell its classes");
     RUNG_CHECK(classes >= s->classes, RUNG_CONFIG,
-               "model.classes is %" PRId64 " but the data set has %" PRId64 " classes", classes,
-               s->classes);
+               "model.classes is %" PRId64 " but the data set has %" PRId64
+               " classes: raise it, or set it to auto",
+               classes, s->classes);
     RUNG_TRY(rung_graph_create(s->context, &s->graph));
     rung_shape batch = {image->rank + 1, {RUNG_BATCH}};
     memcpy(batch.dim + 1, image->dim, sizeof(int64_t) * (size_t)image->rank);

@@ -37,8 +37,9 @@ static rung_status make(rung_context *context, const rung_config *config, const 
     return RUNG_OK;
 }
 
-rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
-                                rung_trainer **trainer_out)
+// With all of its parts; what plan.autotune chooses is kept in the run folder.
+static rung_status make_whole(rung_context *context, const rung_config *config, const char *run,
+                              rung_trainer **trainer_out)
 {
     char *tuning = run ? rungi_path_join(run, "tuning.json") : NULL;
     rung_status status =
@@ -46,6 +47,22 @@ rung_status rung_trainer_create(rung_context *context, const rung_config *config
              &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .tuning = tuning}, trainer_out);
     free(tuning);
     return status;
+}
+
+rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
+                                rung_trainer **trainer_out)
+{
+    rung_trainer *t;
+    RUNG_TRY(rungi_trainer_check_run(run));
+    RUNG_TRY(make_whole(context, config, run, &t));
+    rung_status status = rungi_trainer_lock_run(t);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rung_trainer_destroy(&t);
+        return rungi_fail_adopt(&error);
+    }
+    *trainer_out = t;
+    return RUNG_OK;
 }
 
 void rung_trainer_destroy(rung_trainer **trainer)
@@ -201,12 +218,14 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
     rung_config *config;
     rung_trainer *t = NULL;
     RUNG_TRY(rung_run_config(context, run, overrides, count, &config));
-    rung_status status =
-        make(context, config, run, &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &t);
+    rung_status status = make_whole(context, config, run, &t);
     rung_config_destroy(&config);
     RUNG_TRY(status);
     t->resumed = true;
-    status = restore(t);
+    // Before looking at its checkpoints: no other process goes on with them.
+    status = rungi_trainer_lock_run(t);
+    if (status == RUNG_OK)
+        status = restore(t);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);

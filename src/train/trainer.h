@@ -100,6 +100,8 @@ rung_status rungi_trainer_load(rung_trainer *t, rungi_checkpoint *checkpoint, bo
 // trainer_record.c: the run folder.
 // RUNG_INVALID when `run` (which may be NULL) holds a run.
 rung_status rungi_trainer_check_run(const char *run);
+// Makes the run folder (none: does nothing) and takes its lock: one process trains there.
+rung_status rungi_trainer_lock_run(rung_trainer *t);
 rung_status rungi_trainer_open_run(rung_trainer *t);
 rung_status rungi_trainer_record(rung_trainer *t, const rung_train_event *event);
 rung_status rungi_trainer_close_run(rung_trainer *t);

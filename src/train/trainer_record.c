@@ -45,20 +45,27 @@ static rung_status open_logs(rung_trainer *t)
     return rungi_tfevents_create(t->run, &o, &t->events);
 }
 
-static rung_status open_checkpoints(rung_trainer *t)
+rung_status rungi_trainer_lock_run(rung_trainer *t)
 {
+    if (!t->run || t->checkpoints)
+        return RUNG_OK;
+    RUNG_TRY(rungi_fs_make_folders(t->run));
     char *path = in_run(t, "checkpoints");
     RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
     rung_status status = rungi_checkpoints_open(
         path, &(rungi_checkpoints_options){.context = t->context}, &t->checkpoints);
     free(path);
-    RUNG_TRY(status);
-    // Killed between a save and its mark.
+    return status;
+}
+
+// For a run that was killed between a save and its mark.
+static rung_status mark_best(rung_trainer *t)
+{
     char name[48];
+    if (t->saved_step != t->at.step || t->at.best_step != t->at.step)
+        return RUNG_OK;
     rungi_trainer_checkpoint_name(t, name, sizeof name);
-    if (t->saved_step == t->at.step && t->at.best_step == t->at.step)
-        return rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name);
-    return RUNG_OK;
+    return rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name);
 }
 
 // Removes what a killed process left half written. The lock is held: nobody else writes here.
@@ -115,9 +122,9 @@ rung_status rungi_trainer_open_run(rung_trainer *t)
     char *config = in_run(t, "config.yaml"), *text = NULL;
     RUNG_CHECK(config, RUNG_NO_MEMORY, "no memory for a path");
     rung_status status;
-    RUNG_TRY_GOTO(done, rungi_fs_make_folders(t->run));
-    RUNG_TRY_GOTO(done, open_checkpoints(t)); // takes the lock: one process trains here
+    RUNG_TRY_GOTO(done, rungi_trainer_lock_run(t));
     RUNG_TRY_GOTO(done, remove_temporary(t));
+    RUNG_TRY_GOTO(done, mark_best(t));
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));

@@ -30,23 +30,27 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     const rungi_train_config *c = s->c;
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
+    int threads = rung_device_threads(s->device);
     rungi_string out = {0};
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
                      c->model.name, rung_state_param_count(s->state), s->classes);
-    rungi_string_add(
-        &out,
-        "data       %s, %" PRId64 " samples an epoch, global batch %" PRId64
-        " = 1 device x %" PRId64 ", %" PRId64 " steps an epoch, last batch %" PRId64 "%s\n",
-        s->train_source->name, info.samples_per_epoch, c->data.batch_size, c->data.batch_size,
-        info.batches_per_epoch, info.last_batch, c->data.drop_last ? " (drop_last)" : "");
+    rungi_string_add(&out,
+                     "data       %s, %" PRId64 " samples an epoch, %" PRId64
+                     " steps an epoch, last batch %" PRId64 "%s\n",
+                     s->train_source->name, info.samples_per_epoch, info.batches_per_epoch,
+                     info.last_batch, c->data.drop_last ? " (drop_last)" : "");
+    rungi_string_add(&out, "batch      %" PRId64 " samples = 1 device x %" PRId64 "\n",
+                     c->data.batch_size, c->data.batch_size);
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
-    rungi_string_add(&out, "device     %s, %d threads, %s, huge pages %s\n",
-                     rung_device_name(s->device), rung_device_threads(s->device),
+    rungi_string_add(&out, "device     %s, %d thread%s, %s, huge pages %s\n",
+                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
                      rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s\n", layouts[c->plan.layout],
                      kernels[c->plan.kernels], on_off(c->plan.fuse));
     if (c->exact)
         rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
+    else
+        rungi_string_add(&out, "exact      no\n");
     rungi_string_add(&out, "optimizer  %s, lr %g, schedule %s\n",
                      rung_optimizer_name(c->optim.name), c->optim.lr,
                      rung_schedule_name(s->schedule.kind));
