@@ -346,7 +346,17 @@ static void contribute(builder *b, size_t k, int value, int part, bool shared)
 {
     bool param = b->g->values.data[value].kind == RUNGI_VALUE_PARAM;
     rungi_layout own = b->value_layout[value];
-    const rungi_operand seen = operand_of(b, part);
+    rungi_operand seen = operand_of(b, part);
+    if (!rung_shape_equal(&seen.shape, &b->types[value].shape)) { // of a view
+        seen.shape = b->types[value].shape;
+        part = rungi_plan_alias(b->p, part, &seen);
+        b->failed |= part < 0;
+    }
+    if (param && b->grad[value] < 0) {
+        b->grad[value] = param_grad(b, value);
+        add_helper(b, "reorder", (int)k, part, -1, b->grad[value]);
+        return;
+    }
     if (!same_bytes(&seen.shape, seen.layout, own)) {
         int moved = new_tensor(b, value, own, true);
         add_helper(b, "reorder", (int)k, part, -1, moved);
@@ -354,18 +364,12 @@ static void contribute(builder *b, size_t k, int value, int part, bool shared)
         shared = false;
     }
     if (b->grad[value] < 0) {
-        bool renamed = seen.layout != own || !rung_shape_equal(&seen.shape, &b->types[value].shape);
-        if (param) {
-            b->grad[value] = param_grad(b, value);
-            add_helper(b, "reorder", (int)k, part, -1, b->grad[value]);
-        } else if (shared || renamed) {
-            rungi_operand alias = operand_of(b, part);
+        b->grad[value] = part;
+        rungi_operand alias = operand_of(b, part);
+        if (shared || alias.layout != own) {
             alias.layout = own;
-            alias.shape = b->types[value].shape;
             b->grad[value] = rungi_plan_alias(b->p, part, &alias);
             b->failed |= b->grad[value] < 0;
-        } else {
-            b->grad[value] = part;
         }
         return;
     }
