@@ -69,6 +69,7 @@ typedef struct rungi_bn_loops {
 extern const rungi_bn_loops rungi_bn_loops_cpu;
 extern const rungi_bn_loops *const rungi_bn_loops_avx2; // NULL in builds for other processors
 
+extern const rungi_op rungi_op_batch_norm;
 extern const rungi_case rungi_batch_norm_cases[];
 extern const rungi_kernel rungi_batch_norm_forward_reference, rungi_batch_norm_backward_reference;
 extern const rungi_kernel rungi_batch_norm_forward_onednn, rungi_batch_norm_backward_onednn;

@@ -52,6 +52,7 @@ void rungi_dropout_fill(const rungi_dropout_loops *loops, const rungi_dropout_so
 void rungi_dropout_arrange(const uint64_t *from, uint64_t *to, int64_t channels, int64_t pixels,
                            rungi_layout layout);
 
+extern const rungi_op rungi_op_dropout;
 extern const rungi_kernel rungi_dropout_forward_reference, rungi_dropout_backward_reference;
 extern const rungi_kernel *const rungi_dropout_forward_cpu[];
 extern const rungi_kernel *const rungi_dropout_backward_cpu[];
