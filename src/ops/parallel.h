@@ -15,8 +15,13 @@
 #    define RUNGI_PARALLEL_TASKS(threads) \
     RUNGI_PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((threads) > 1))
 #else
-#    define RUNGI_PARALLEL_FOR(threads, count)
-#    define RUNGI_PARALLEL_TASKS(threads)
+// Nothing but a use of the arguments, before the loop.
+#    define RUNGI_PARALLEL_FOR(threads, count)   \
+        if ((void)(threads), (void)(count), 0) { \
+        } else
+#    define RUNGI_PARALLEL_TASKS(threads) \
+        if ((void)(threads), 0) {         \
+        } else
 #endif
 
 #endif
