@@ -12,7 +12,7 @@
 #include "base/philox.h"
 #include "formats/checkpoint_folder.h"
 
-enum { STEPS = 240, KILLS = 12 };
+enum { STEPS = 130, KILLS = 12 };
 
 static const char *const optimizers[][4] = {
     {"optim.name=sgd", "optim.momentum=0.9", "optim.lr=0.05", "data.num_workers=0"},
@@ -42,7 +42,8 @@ static pid_t train(const char *run, int optimizer)
                                      o[1],
                                      o[2],
                                      o[3],
-                                     "train.steps=240",
+                                     "train.steps=130",
+                                     "train.eval_every=20",
                                      "train.log_every=3",
                                      "checkpoint.every=7",
                                      "checkpoint.keep=2",
@@ -88,7 +89,7 @@ static void check_no_temporary(const char *folder)
 static int kill_until_done(const char *run, int optimizer, const rungi_random *random,
                            uint64_t *draw)
 {
-    double limit = 30e6; // nanoseconds; grows while a run does not come any further
+    double limit = 60e6; // nanoseconds; grows while a run does not come any further
     int kills = 0;
     int64_t best = -1;
     for (;;) {

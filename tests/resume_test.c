@@ -179,6 +179,28 @@ static void overfitting_goes_on(void **state)
     rung_context_destroy(&context);
 }
 
+// plan.autotune: what was measured is kept with the run, also when this CPU's file is gone.
+static void measured_kernels_are_kept(void **state)
+{
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *const overrides[] = {"plan.autotune=true", "train.steps=20", NULL};
+    const char *a = test_path(*state, "whole"), *b = test_path(*state, "parts");
+    const char *cache = test_path(*state, "cache");
+    char tuning[300];
+    assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
+    assert_ok(training_run(context, TRAINING_MLP, overrides, a, NULL));
+    train_part(context, TRAINING_MLP, overrides, b, 10);
+    assert_true(rungi_fs_exists(cache));
+    snprintf(tuning, sizeof tuning, "%s/tuning.json", b);
+    assert_true(rungi_fs_exists(tuning));
+    assert_ok(rungi_fs_remove_tree(cache));
+    assert_ok(training_resume(context, b, NULL, NULL));
+    assert_false(rungi_fs_exists(cache)); // nothing was measured anew
+    assert_same_bits(a, b);
+    rung_context_destroy(&context);
+}
+
 // ---- checkpoints that are missing or damaged ---------------------------------------------------
 
 static void from_the_start(void **state)
@@ -512,6 +534,7 @@ int main(void)
         IN_FOLDER(moments_go_on),
         IN_FOLDER(the_place_in_the_data_is_kept),
         IN_FOLDER(overfitting_goes_on),
+        IN_FOLDER(measured_kernels_are_kept),
         IN_FOLDER(from_the_start),
         IN_FOLDER(damaged_checkpoints_are_passed_over),
         IN_FOLDER(weights_alone_do_not_resume),

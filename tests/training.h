@@ -10,8 +10,10 @@
 #include "rung/train.h"
 #include "test_folder.h"
 
-// 64 pictures of 8 x 8 in batches of 8, the augmentation on: 8 steps an epoch.
+// 64 pictures of 8 x 8 in batches of 8, the augmentation on: 8 steps an epoch. One thread: where
+// tests share few cores, threads that wait for each other are slow.
 #define TRAINING_DATA               \
+    "device: {threads: 1}\n"        \
     "data:\n"                       \
     "  source: synthetic\n"         \
     "  batch_size: 8\n"             \

@@ -16,6 +16,7 @@
 
 #include "rung/context.h"
 #include "rung/schedule.h"
+#include "rung/state.h"
 #include "rung/status.h"
 
 #ifdef __cplusplus
@@ -109,6 +110,14 @@ RUNG_API rung_status rung_optimizer_create(const rung_context *context,
                                            const rung_optimizer_options *options,
                                            const rung_segment *segments, int64_t count,
                                            rung_optimizer **optimizer_out);
+
+// The same for all parameters of a state, under their names, in the order of its flat buffers
+// (rung_state_params, rung_state_grads). Frozen parameters are left alone; those with no_decay get
+// no weight decay. `options` may not have groups: they are made here.
+RUNG_API rung_status rung_optimizer_for_state(const rung_context *context,
+                                              const rung_optimizer_options *options,
+                                              const rung_state *state,
+                                              rung_optimizer **optimizer_out);
 
 // Frees *optimizer and sets it to NULL. NULL and pointers to NULL are accepted.
 RUNG_API void rung_optimizer_destroy(rung_optimizer **optimizer);

@@ -12,6 +12,7 @@
 #include "rung/env.h"
 #include "rung/graph.h"
 #include "rung/image.h"
+#include "rung/ladder.h"
 #include "rung/models.h"
 #include "rung/nn.h"
 #include "rung/npy.h"
@@ -25,5 +26,6 @@
 #include "rung/status.h"
 #include "rung/tensor.h"
 #include "rung/train.h"
+#include "rung/tuning.h"
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "formats/checkpoint_folder.h"
 #include "rung/train.h"
@@ -39,7 +40,7 @@ static rung_status read_shape(const json_t *state, const char *where, const char
 
 // Makes the session as the checkpoint's state describes it.
 static rung_status open_session(rung_predictor *p, const rung_config *config,
-                                rungi_checkpoint *checkpoint)
+                                rungi_checkpoint *checkpoint, const char *tuning)
 {
     const json_t *state = rungi_checkpoint_state(checkpoint);
     const char *where = rungi_checkpoint_path(checkpoint);
@@ -62,6 +63,7 @@ static rung_status open_session(rung_predictor *p, const rung_config *config,
     rung_status status =
         rungi_session_create(p->context, config,
                              &(rungi_session_options){.timeline_off = true,
+                                                      .tuning = tuning,
                                                       .image = &image,
                                                       .classes = classes,
                                                       .class_names = named ? list : NULL},
@@ -77,19 +79,21 @@ rung_status rung_predictor_open(rung_context *context, const char *run, const ch
     rungi_checkpoint *checkpoint = NULL;
     rung_predictor *p = calloc(1, sizeof *p);
     char *path = rungi_text_format("%s/checkpoints/%s", run, checkpoint_name);
+    char *tuning = rungi_path_join(run, "tuning.json");
     rung_status status = RUNG_OK;
-    if (!p || !path) {
+    if (!p || !path || !tuning) {
         status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a predictor");
         goto done;
     }
     p->context = context;
     RUNG_TRY_GOTO(done, rung_run_config(context, run, NULL, 0, &config));
     RUNG_TRY_GOTO(done, rungi_checkpoint_open(path, true, &checkpoint));
-    RUNG_TRY_GOTO(done, open_session(p, config, checkpoint));
+    RUNG_TRY_GOTO(done, open_session(p, config, checkpoint, tuning));
     RUNG_TRY_GOTO(done, rungi_session_load_model(p->s, checkpoint));
     p->classes = rungi_session_logits(p->s);
 done:
     free(path);
+    free(tuning);
     rungi_checkpoint_close(&checkpoint);
     rung_config_destroy(&config);
     if (status != RUNG_OK) {

@@ -243,15 +243,21 @@ rung_status rung_trainer_open(rung_context *context, const char *run, const char
     rung_trainer *t = NULL;
     rungi_checkpoint *checkpoint = NULL;
     char *path = rungi_text_format("%s/checkpoints/%s", run, checkpoint_name);
-    RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for a path");
-    rung_status status;
+    char *tuning = rungi_path_join(run, "tuning.json");
+    rung_status status = RUNG_OK;
+    if (!path || !tuning) {
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a path");
+        goto done;
+    }
     RUNG_TRY_GOTO(done, rung_run_config(context, run, overrides, count, &config));
     RUNG_TRY_GOTO(done, rungi_checkpoint_open(path, true, &checkpoint));
-    RUNG_TRY_GOTO(done, make(context, config, run,
-                             &(rungi_session_options){.parts = RUNGI_SESSION_EVAL}, &t));
+    RUNG_TRY_GOTO(
+        done, make(context, config, run,
+                   &(rungi_session_options){.parts = RUNGI_SESSION_EVAL, .tuning = tuning}, &t));
     status = rungi_trainer_load(t, checkpoint, false);
 done:
     free(path);
+    free(tuning);
     rungi_checkpoint_close(&checkpoint);
     rung_config_destroy(&config);
     if (status != RUNG_OK) {
