@@ -167,6 +167,9 @@ static rung_status init_outputs(rungi_trial *t)
         if (i >= t->op->n_out)
             continue;
         t->gout[i] = *o;
+        t->gout[i].buffer = -1;
+        if (!rung_dtype_is_float(o->dtype))
+            continue;
         RUNG_CHECK(place(t, &t->gout[i]), RUNG_NO_MEMORY, "no memory for a case");
         fill(t, &t->gout[i], RUNGI_FILL_NORMAL, 0, 100 + i);
     }
