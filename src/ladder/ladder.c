@@ -88,7 +88,7 @@ done:
 
 static void summarise(const figures *blocks, int n, rung_rung *out)
 {
-    double values[RUNGI_REPEATS];
+    double values[RUNGI_REPEATS] = {0};
     out->measured = true;
     for (int i = 0; i < n; i++)
         values[i] = blocks[i].step_ms;
