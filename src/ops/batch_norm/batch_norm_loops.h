@@ -80,7 +80,7 @@ static inline void rows_sums(const float *x, const float *gy, int64_t rows, int6
     for (int64_t r = 0; r < rows; r += BN_ROWS) {
         int64_t n = rows - r < BN_ROWS ? rows - r : BN_ROWS, c = 0;
         const float *at = x + r * lanes, *gat = gy ? gy + r * lanes : NULL;
-        // Part c of this block takes as many values as c * n of the next one are before its share.
+        // The part from channel c on fetches the next block from its value c * n on.
         for (; c + 2 * RUNGI_LANES <= lanes; c += 2 * RUNGI_LANES)
             block_sums(at + c, gat ? gat + c : NULL, n, lanes, n * lanes + c * n - c, shift + c,
                        s1 + c, s2 + c, 2);
