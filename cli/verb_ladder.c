@@ -58,6 +58,14 @@ static void on_rung(void *user, const rung_rung *r)
     fflush(stdout);
 }
 
+static void on_notice(void *user, const char *line)
+{
+    display *d = user;
+    clear_line(d);
+    printf("note: %s\n", line);
+    fflush(stdout);
+}
+
 static void print_head(void)
 {
     printf("%-14s %-8s %9s %9s %7s %7s %11s %6s %9s  %s\n", "rung", "class", "ms/step", "samples/s",
@@ -68,8 +76,6 @@ static void print_head(void)
 static void print_end(const rung_ladder_result *r, const char *run, const char *config)
 {
     const rung_confirm *c = &r->confirm;
-    if (*r->notice)
-        printf("note: %s\n", r->notice);
     if (*r->best_set)
         printf("\nbest: %s\n      %.2f times as fast as the base (95 %% interval from %.2f)\n",
                r->best_set, r->best_gain, r->best_ci_low);
@@ -117,7 +123,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     char chosen[4096], program[4096];
     const char *folder = cli_value(arguments, "--run");
     display d = {.terminal = isatty(1), .quiet = arguments->quiet};
-    rung_ladder_observer observer = {&d, on_progress, on_rung};
+    rung_ladder_observer observer = {&d, on_progress, on_notice, on_rung};
     if (!folder) {
         choose_run(chosen, sizeof chosen);
         folder = chosen;

@@ -72,6 +72,7 @@ typedef struct rung_ladder_result {
 typedef struct rung_ladder_observer {
     void *user;
     void (*progress)(void *user, const char *line);  // what is going on, for a line on a terminal
+    void (*notice)(void *user, const char *line);    // what there is to say of the machine
     void (*rung)(void *user, const rung_rung *rung); // a rung is finished
 } rung_ladder_observer;
 

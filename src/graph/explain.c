@@ -32,7 +32,10 @@ static void add_places(const rung_plan *p, rungi_string *out, const rungi_operan
         if (t->kind == RUNGI_TENSOR_ARENA)
             rungi_string_add(out, " @%zu+%zu", t->offset, t->bytes);
         else
-            rungi_string_add(out, " @%s", t->kind == RUNGI_TENSOR_GRAD ? "gradients" : "state");
+            rungi_string_add(out, " @%s",
+                             t->kind == RUNGI_TENSOR_GRAD   ? "gradients"
+                             : t->kind == RUNGI_TENSOR_KEPT ? "statistics"
+                                                            : "state");
     }
 }
 

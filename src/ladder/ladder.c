@@ -295,6 +295,8 @@ static rung_status climb(rungi_climb *k)
     rung_rung *base = next_row(k, "base", "-", "");
     RUNG_TRY(measure_base(k, base));
     finished(k, base);
+    if (*k->r->notice && k->o->observer && k->o->observer->notice)
+        k->o->observer->notice(k->o->observer->user, k->r->notice);
     for (int i = 0; rungi_rungs[i].name; i++) {
         if (!wanted(k, rungi_rungs[i].name))
             continue;

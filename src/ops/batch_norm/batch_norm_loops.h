@@ -20,11 +20,13 @@ static inline void block_row(rungi_vf x, rungi_vf gy, rungi_vf k, bool grad, run
     *b += g * d;
 }
 
-// One block of rows for `vectors` neighbouring vectors of channels. With gy NULL the sums of
+// Sums of one block of rows for `vectors` neighbouring vectors of channels. With gy NULL those of
 // x - shift and its square, else those of gy and gy * (x - shift). Even and odd rows have sums of
-// their own, which do not wait for each other.
+// their own, which do not wait for each other. Meanwhile the next block is fetched in the order in
+// which it lies in memory: x + ahead is this part's share of it.
 static inline void block_sums(const float *x, const float *gy, int64_t rows, int64_t stride,
-                              const float *shift, double *s1, double *s2, const int vectors)
+                              int64_t ahead, const float *shift, double *s1, double *s2,
+                              const int vectors)
 {
     rungi_vf k[2], a[2][2], b[2][2], g = {0};
     for (int v = 0; v < vectors; v++) {
@@ -32,12 +34,16 @@ static inline void block_sums(const float *x, const float *gy, int64_t rows, int
         a[0][v] = a[1][v] = b[0][v] = b[1][v] = (rungi_vf){0};
     }
     for (int64_t r = 0; r + 2 <= rows; r += 2)
-        for (int odd = 0; odd < 2; odd++)
+        for (int odd = 0; odd < 2; odd++) {
+            __builtin_prefetch(x + ahead + (r + odd) * vectors * RUNGI_LANES);
+            if (gy)
+                __builtin_prefetch(gy + ahead + (r + odd) * vectors * RUNGI_LANES);
             for (int v = 0; v < vectors; v++) {
                 int64_t at = (r + odd) * stride + v * RUNGI_LANES;
                 g = gy ? rungi_load(gy + at) : g;
                 block_row(rungi_load(x + at), g, k[v], gy, &a[odd][v], &b[odd][v]);
             }
+        }
     for (int v = 0; v < vectors && rows % 2; v++) {
         int64_t at = (rows - 1) * stride + v * RUNGI_LANES;
         g = gy ? rungi_load(gy + at) : g;
@@ -74,10 +80,13 @@ static inline void rows_sums(const float *x, const float *gy, int64_t rows, int6
     for (int64_t r = 0; r < rows; r += BN_ROWS) {
         int64_t n = rows - r < BN_ROWS ? rows - r : BN_ROWS, c = 0;
         const float *at = x + r * lanes, *gat = gy ? gy + r * lanes : NULL;
+        // Part c of this block takes as many values as c * n of the next one are before its share.
         for (; c + 2 * RUNGI_LANES <= lanes; c += 2 * RUNGI_LANES)
-            block_sums(at + c, gat ? gat + c : NULL, n, lanes, shift + c, s1 + c, s2 + c, 2);
+            block_sums(at + c, gat ? gat + c : NULL, n, lanes, n * lanes + c * n - c, shift + c,
+                       s1 + c, s2 + c, 2);
         for (; c + RUNGI_LANES <= lanes; c += RUNGI_LANES)
-            block_sums(at + c, gat ? gat + c : NULL, n, lanes, shift + c, s1 + c, s2 + c, 1);
+            block_sums(at + c, gat ? gat + c : NULL, n, lanes, n * lanes + c * n - c, shift + c,
+                       s1 + c, s2 + c, 1);
         if (c < lanes)
             block_sums_rest(at + c, gat ? gat + c : NULL, n, lanes, shift + c, s1 + c, s2 + c,
                             lanes - c);
@@ -104,13 +113,17 @@ static inline void run_sums(const float *x, const float *gy, int64_t count, floa
         int64_t end = count - begin < BN_RUN ? count : begin + BN_RUN, i = begin;
         rungi_vf a[BN_PARTS] = {{0}}, b[BN_PARTS] = {{0}};
         float ra[BN_SPREAD] = {0}, rb[BN_SPREAD] = {0}; // of what is left after the last 16
-        for (; i + BN_SPREAD <= end; i += BN_SPREAD)
+        for (; i + BN_SPREAD <= end; i += BN_SPREAD) {
+            __builtin_prefetch(x + i + BN_RUN); // what the sum at the end would wait for
+            if (gy)
+                __builtin_prefetch(gy + i + BN_RUN);
             for (int p = 0; p < BN_PARTS; p++) {
                 rungi_vf d = rungi_load(x + i + p * RUNGI_LANES) - k;
                 rungi_vf g = gy ? rungi_load(gy + i + p * RUNGI_LANES) : d;
                 a[p] += g;
                 b[p] += g * d;
             }
+        }
         for (int j = 0; i + j < end; j++) {
             float d = x[i + j] - shift, g = gy ? gy[i + j] : d;
             ra[j] = g;
@@ -179,8 +192,9 @@ static inline void normalize_any(const float *x, const float *res, float *y, int
         run_normalize(x, res, y, rows, *mean, *scale, *bias, relu);
         return;
     }
-    for (int64_t r = 0; r < rows; r += BN_ROWS) {
-        int64_t n = rows - r < BN_ROWS ? rows - r : BN_ROWS, c = 0;
+    int64_t block = lanes > 2 * RUNGI_LANES ? 1 : BN_ROWS;
+    for (int64_t r = 0; r < rows; r += block) {
+        int64_t n = rows - r < block ? rows - r : block, c = 0;
         for (; c + RUNGI_LANES <= lanes; c += RUNGI_LANES) {
             int64_t at = r * lanes + c;
             column_normalize(x + at, res ? res + at : NULL, y + at, n, lanes, mean + c, scale + c,
@@ -245,8 +259,9 @@ static inline void grad_any(const float *x, const float *gy, float *gx, int64_t 
         run_grad(x, gy, gx, rows, *mean, *a, *b, *c);
         return;
     }
-    for (int64_t r = 0; r < rows; r += BN_ROWS) {
-        int64_t n = rows - r < BN_ROWS ? rows - r : BN_ROWS, i = 0;
+    int64_t block = lanes > 2 * RUNGI_LANES ? 1 : BN_ROWS;
+    for (int64_t r = 0; r < rows; r += block) {
+        int64_t n = rows - r < block ? rows - r : block, i = 0;
         for (; i + RUNGI_LANES <= lanes; i += RUNGI_LANES) {
             int64_t at = r * lanes + i;
             column_grad(x ? x + at : NULL, gy + at, gx + at, n, lanes, mean + i, a + i, b + i,
