@@ -260,10 +260,15 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
 {
     rung_loader_info info;
     rung_loader_describe(loader, &info);
-    RUNG_TRY(rungi_engine_prepare(t->s->engine, training, info.last_batch));
-    if (info.batches_per_epoch == 1)
-        return RUNG_OK;
-    return rungi_engine_prepare(t->s->engine, training, t->s->c->data.batch_size);
+    int64_t full = t->s->c->data.batch_size;
+    rung_status status = rungi_engine_prepare(t->s->engine, training, info.last_batch);
+    if (status != RUNG_OK && training && info.last_batch < full)
+        return rungi_fail_prefix("an epoch's last batch, of %" PRId64
+                                 " sample%s, which data.drop_last=true leaves out",
+                                 info.last_batch, info.last_batch == 1 ? "" : "s");
+    if (status != RUNG_OK || info.batches_per_epoch == 1)
+        return status;
+    return rungi_engine_prepare(t->s->engine, training, full);
 }
 
 static rung_status prepare(rung_trainer *t)
