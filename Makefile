@@ -22,7 +22,7 @@ demo: build ## train on Fashion-MNIST, one optimization at a time
 	build/rung ladder examples/fashion-mnist.yaml --quick
 
 check: ## build with gcc, clang and sanitizers, run all tests and lints
-	@tools/setup build check format
+	@tools/setup build demo check format
 	@tools/check
 
 bench: build ## measure against PyTorch: all, or NAME=x
