@@ -318,28 +318,6 @@ static void check_pass(rungi_trial *t, const rungi_trial *truth, int pass, uint3
         run_reference(t, RUNGI_FORWARD);
 }
 
-static bool layout_fits(const rungi_op *op, const rungi_case *c, rungi_layout layout)
-{
-    if (layout == RUNGI_PLAIN)
-        return true;
-    if (op->layouts == RUNGI_LAYOUTS_PLAIN || c->in[0].shape.rank != 4)
-        return false;
-    int block = layout == RUNGI_BLOCKED8 ? 8 : layout == RUNGI_BLOCKED16 ? 16 : 1;
-    for (int i = 0; i < c->n_in; i++) {
-        bool image = i == 0 || op->layouts != RUNGI_LAYOUTS_IMAGE;
-        if (image && (c->in[i].shape.rank != 4 || c->in[i].shape.dim[1] % block))
-            return false;
-        if (op->layouts == RUNGI_LAYOUTS_SAME &&
-            !rung_shape_equal(&c->in[i].shape, &c->in[0].shape))
-            return false;
-    }
-    rungi_trial t; // the output's channels must divide too
-    assert_ok(rungi_trial_init(&t, op, c, RUNG_F32, RUNGI_PLAIN, 1));
-    bool fits = t.out[0].shape.rank != 4 || t.out[0].shape.dim[1] % block == 0;
-    rungi_trial_fini(&t);
-    return fits;
-}
-
 static void check_kernels(const rungi_trial *truth, rungi_layout layout, int threads)
 {
     const rungi_op *op = truth->op;
@@ -365,7 +343,7 @@ static void check_case(const rungi_op *op, const rungi_case *c)
     run_all_references(&truth);
     for (int layout = RUNGI_PLAIN; layout <= RUNGI_BLOCKED16; layout++)
         for (int threads = large ? 2 : 1; threads <= 2; threads++)
-            if (layout_fits(op, c, (rungi_layout)layout))
+            if (rungi_trial_fits(op, c, (rungi_layout)layout))
                 check_kernels(&truth, (rungi_layout)layout, threads);
     rungi_trial_fini(&truth);
 }

@@ -16,6 +16,7 @@
 #include "rung/models.h"
 #include "rung/nn.h"
 #include "rung/npy.h"
+#include "rung/opbench.h"
 #include "rung/ops.h"
 #include "rung/optim.h"
 #include "rung/plan.h"

@@ -246,25 +246,119 @@ rungi_query rungi_trial_query(const rungi_trial *t, int pass, uint32_t wanted,
     return q;
 }
 
+// A kernel made ready for a query.
+typedef struct prepared {
+    const rungi_kernel *kernel;
+    rungi_setup setup;
+    rungi_call call;
+} prepared;
+
+static void finish(prepared *p)
+{
+    if (p->kernel->destroy)
+        p->kernel->destroy(p->setup.state);
+    free(p->call.workspace);
+}
+
+static rung_status prepare(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                           prepared *p)
+{
+    *p = (prepared){.kernel = kernel};
+    rungi_threads_use(t->threads);
+    if (kernel->create)
+        RUNG_TRY(kernel->create(q, &p->setup));
+    p->call = (rungi_call){q, p->setup.state, t->ptr, NULL, &t->rt};
+    if (p->setup.workspace) {
+        p->call.workspace = aligned_alloc(64, (p->setup.workspace + 63) / 64 * 64);
+        if (!p->call.workspace) {
+            finish(p);
+            return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a case");
+        }
+    }
+    return RUNG_OK;
+}
+
 rung_status rungi_trial_run(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
                             int times)
 {
-    rungi_setup setup = {0};
-    rungi_threads_use(t->threads);
-    if (kernel->create)
-        RUNG_TRY(kernel->create(q, &setup));
-    void *workspace = NULL;
+    prepared p;
+    RUNG_TRY(prepare(t, q, kernel, &p));
     rung_status status = RUNG_OK;
-    if (setup.workspace) {
-        workspace = aligned_alloc(64, (setup.workspace + 63) / 64 * 64);
-        if (!workspace)
-            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a case");
-    }
-    rungi_call call = {q, setup.state, t->ptr, workspace, &t->rt};
     for (int i = 0; i < times && status == RUNG_OK; i++)
-        status = kernel->run(&call);
-    if (kernel->destroy)
-        kernel->destroy(setup.state);
-    free(workspace);
+        status = kernel->run(&p.call);
+    finish(&p);
     return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Runs for about `seconds` in all, in up to SAMPLES groups of equally many runs.
+static rung_status time_runs(const prepared *p, rung_context *context, double seconds,
+                             double *seconds_out)
+{
+    enum { SAMPLES = 9, LEAST = 3, MOST = 1 << 24 };
+    double samples[SAMPLES], spent = 0;
+    int64_t group = 1;
+    int count = 0;
+    while (count < SAMPLES && (count < LEAST || spent < seconds)) {
+        int64_t begin = rungi_now(context);
+        for (int64_t i = 0; i < group; i++)
+            RUNG_TRY(p->kernel->run(&p->call));
+        double took = (double)(rungi_now(context) - begin) * 1e-9;
+        spent += took;
+        // A group that is too short to be timed: longer ones, and begin anew.
+        if (took < seconds / (4 * SAMPLES) && group < MOST) {
+            group *= took * 4 < seconds / SAMPLES / 4 ? 4 : 2;
+            count = 0;
+            continue;
+        }
+        samples[count++] = took / (double)group;
+    }
+    qsort(samples, (size_t)count, sizeof *samples, by_size);
+    *seconds_out = samples[count / 2];
+    return RUNG_OK;
+}
+
+rung_status rungi_trial_time(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                             rung_context *context, double seconds, double *seconds_out)
+{
+    prepared p;
+    RUNG_TRY(prepare(t, q, kernel, &p));
+    int64_t begin = rungi_now(context);
+    rung_status status = kernel->run(&p.call);
+    double first = (double)(rungi_now(context) - begin) * 1e-9;
+    if (status == RUNG_OK && first > 4 * seconds)
+        *seconds_out = first;
+    else if (status == RUNG_OK)
+        status = time_runs(&p, context, seconds, seconds_out);
+    finish(&p);
+    return status;
+}
+
+// ---- layouts ----------------------------------------------------------------------------------
+
+bool rungi_trial_fits(const rungi_op *op, const rungi_case *c, rungi_layout layout)
+{
+    if (layout == RUNGI_PLAIN)
+        return true;
+    if (op->layouts == RUNGI_LAYOUTS_PLAIN || c->in[0].shape.rank != 4)
+        return false;
+    int block = layout == RUNGI_BLOCKED8 ? 8 : layout == RUNGI_BLOCKED16 ? 16 : 1;
+    rungi_type in[RUNGI_CASE_INPUTS], out[RUNGI_TRIAL_OUTPUTS];
+    for (int i = 0; i < c->n_in; i++) {
+        bool image = i == 0 || op->layouts != RUNGI_LAYOUTS_IMAGE;
+        if (image && (c->in[i].shape.rank != 4 || c->in[i].shape.dim[1] % block))
+            return false;
+        if (op->layouts == RUNGI_LAYOUTS_SAME &&
+            !rung_shape_equal(&c->in[i].shape, &c->in[0].shape))
+            return false;
+        in[i] = (rungi_type){c->in[i].dtype, c->in[i].shape};
+    }
+    // The output's channels must divide too.
+    return op->infer(&(rungi_infer){c->attr, in, c->n_in, out}) == RUNG_OK &&
+           (out[0].shape.rank != 4 || out[0].shape.dim[1] % block == 0);
 }

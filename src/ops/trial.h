@@ -38,6 +38,14 @@ rungi_query rungi_trial_query(const rungi_trial *t, int pass, uint32_t wanted,
 rung_status rungi_trial_run(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
                             int times);
 
+// Prepares a kernel and runs it over and over for about `seconds`, at least three times after a
+// first run that is not counted: *seconds_out is the median of a run.
+rung_status rungi_trial_time(const rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                             rung_context *context, double seconds, double *seconds_out);
+
+// Can the case be set up in this layout: do the channels of its images divide, are they images?
+bool rungi_trial_fits(const rungi_op *op, const rungi_case *which, rungi_layout layout);
+
 // Element i of an operand counted in plain order, whatever its layout is.
 double rungi_trial_get(const rungi_trial *t, const rungi_operand *o, int64_t i);
 void rungi_trial_set(const rungi_trial *t, const rungi_operand *o, int64_t i, double value);

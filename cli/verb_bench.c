@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "rung/opbench.h"
+
+static rung_status list(void)
+{
+    const char *name;
+    int cases;
+    for (int i = 0; (name = rung_opbench_name(i, &cases)) != NULL; i++)
+        printf("%-22s %d case%s for benchmarks\n", name, cases, cases == 1 ? "" : "s");
+    return RUNG_OK;
+}
+
+// ---- progress on a terminal ---------------------------------------------------------------------
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
+static void show_progress(void *user, int64_t done, int64_t total, const char *what)
+{
+    (void)user;
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%" PRId64 "/%" PRId64 "  %.60s", done, total, what);
+}
+
+// ---- the table --------------------------------------------------------------------------------
+
+static void print_machine(const rung_machine *m)
+{
+    printf("machine  %s, multiply-add %.1f GF/s with 1 thread, %.1f with %d; triad %.1f GB/s, "
+           "%.1f\n",
+           rung_isa_name(m->isa), m->flops[0] * 1e-9, m->flops[1] * 1e-9, m->threads,
+           m->bytes[0] * 1e-9, m->bytes[1] * 1e-9);
+    if (m->round_trip[0] > 0)
+        printf("cores    a flag goes to another core and back in %.0f ns, %.0f ns at the end\n",
+               m->round_trip[0] * 1e9, m->round_trip[1] * 1e9);
+}
+
+// The share of the ceiling that is nearer.
+static void print_speed(const rung_opbench_row *r, int place)
+{
+    double s = r->seconds[place];
+    bool arithmetic = r->flops_share[place] > r->bytes_share[place];
+    if (s < 1e-3)
+        printf("  %8.2f us", s * 1e6);
+    else
+        printf("  %8.3f ms", s * 1e3);
+    if (arithmetic)
+        printf(" %7.1f GF/s %4.0f%%", r->flops / s * 1e-9, r->flops_share[place] * 100);
+    else
+        printf(" %7.1f GB/s %4.0f%%", r->bytes / s * 1e-9, r->bytes_share[place] * 100);
+    printf(" %c", r->best[place] ? '*' : ' ');
+}
+
+static void print_rows(const char *op, const rung_opbench *b)
+{
+    const rung_opbench_row *last = NULL;
+    char column[24];
+    snprintf(column, sizeof column, "%d threads", b->machine.threads);
+    for (int64_t i = 0; i < b->count; i++) {
+        const rung_opbench_row *r = &b->rows[i];
+        if (!last || strcmp(last->case_name, r->case_name) != 0 ||
+            strcmp(last->pass, r->pass) != 0) {
+            printf("\n%s %s  '%s'  %s  %.4g Mflop, %.4g MB\n", op, r->pass, r->case_name, r->shape,
+                   r->flops * 1e-6, r->bytes * 1e-6);
+            printf("  %-16s %-13s  %-30s  %s\n", "kernel", "layout", "1 thread", column);
+        }
+        printf("%c %-16s %-13s", r->chosen ? '>' : ' ', r->kernel, r->layout);
+        print_speed(r, 0);
+        print_speed(r, 1);
+        printf("\n");
+        last = r;
+    }
+    printf("\n> the planner's choice in this layout   * the shortest of all\n");
+}
+
+static rung_status run(rung_context *context, const cli_arguments *arguments)
+{
+    if (cli_value(arguments, "--list"))
+        return list();
+    if (!arguments->word_count)
+        return rung_error_set(RUNG_INVALID, "bench: an operator is missing: rung bench OP, or "
+                                            "rung bench --list");
+    const char *threads = cli_value(arguments, "--threads");
+    const char *seconds = cli_value(arguments, "--seconds");
+    rung_opbench_options options = {.pattern =
+                                        arguments->word_count > 1 ? arguments->words[1] : NULL,
+                                    .threads = threads ? atoi(threads) : 0,
+                                    .seconds = seconds ? strtod(seconds, NULL) : 0,
+                                    .progress = arguments->quiet ? NULL : show_progress};
+    if ((threads && options.threads < 1) || (seconds && !(options.seconds > 0)))
+        return rung_error_set(RUNG_INVALID, "bench: --threads and --seconds are above 0");
+    rung_opbench b;
+    rung_status status = rung_opbench_run(context, arguments->words[0], &options, &b);
+    clear_progress();
+    if (status != RUNG_OK)
+        return status;
+    print_machine(&b.machine);
+    print_rows(arguments->words[0], &b);
+    rung_opbench_fini(&b);
+    return status;
+}
+
+static const cli_option options[] = {
+    {"--list", NULL, "List the operators."},
+    {"--threads", "N", "Threads of the second column; the cores there are by default."},
+    {"--seconds", "S", "Time for each measurement (0.05)."},
+    {0},
+};
+
+const cli_verb cli_verb_bench = {
+    .name = "bench",
+    .summary = "measure an operator's kernels against the machine's ceilings",
+    .arguments = "OP [CASE] | --list",
+    .text = "Runs the benchmark cases of an operator (or those whose names match CASE, with * and "
+            "?) with every kernel in every layout, with one thread and with all. Prints the time, "
+            "and GF/s or GB/s with their share of what multiply-adds in registers or a triad over "
+            "large arrays reach on this machine, which is measured first.",
+    .options = options,
+    .min_arguments = 0,
+    .max_arguments = 2,
+    .run = run,
+};
