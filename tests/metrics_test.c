@@ -105,6 +105,7 @@ static void long_windows_are_whole(void **state)
                                "model.hidden=[1]",
                                "data.batch_size=1",
                                "data.random_crop.padding=none",
+                               "data.synthetic.count=40000", // epochs end windows too
                                NULL};
     assert_ok(rung_context_create(&(rung_context_options){.clock = &ticking}, &context));
     assert_ok(
