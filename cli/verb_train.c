@@ -48,6 +48,8 @@ static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, co
     cli_progress_close(&progress);
     if (run && !arguments->quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
         printf("run      %s (loss.svg, metrics.csv, checkpoints)\n", run);
+    if (run && !arguments->quiet && status == RUNG_CANCELLED)
+        printf("go on    rung train --resume %s\n", run);
     return status;
 }
 

@@ -389,8 +389,10 @@ static void another_run_is_refused(void **state)
         training_resume(context, run, (const char *const[]){"model.hidden=[8]", NULL}, NULL));
     // What is allowed but changes the result is told.
     assert_ok(training_resume(
-        context, run, (const char *const[]){"data.batch_size=16", "exact=true", NULL}, NULL));
+        context, run,
+        (const char *const[]){"data.batch_size=16", "exact=true", "device.threads=2", NULL}, NULL));
     assert_non_null(strstr(log.text, "data.batch_size is 16 now, the run was begun with 8"));
+    assert_non_null(strstr(log.text, "without exact) is 2 now, the run was begun with 1"));
     assert_non_null(strstr(log.text, "exact is true now, the run was begun with false"));
     assert_fails(RUNG_NOT_FOUND, "is not a run folder: it has no config.yaml",
                  training_resume(context, test_path(*state, "none"), NULL, NULL));

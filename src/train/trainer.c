@@ -165,7 +165,8 @@ static rung_status note_number(const rung_trainer *t, const json_t *state, const
 static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
 {
     json_t *state = rungi_checkpoint_state(checkpoint);
-    const char *where = rungi_checkpoint_path(checkpoint), *schedule;
+    const char *where = rungi_checkpoint_path(checkpoint), *schedule, *isa;
+    const char *own_isa = rung_isa_name(rung_context_isa(t->context));
     const rungi_session *s = t->s;
     bool exact;
     char now[RUNG_SCHEDULE_TEXT];
@@ -181,6 +182,14 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
     if (exact != s->c->exact)
         rungi_log(t->context, RUNG_LOG_NOTICE, "exact is %s now, the run was begun with %s",
                   s->c->exact ? "true" : "false", exact ? "true" : "false");
+    RUNG_TRY(rungi_json_text(state, where, "isa", &isa));
+    if (strcmp(isa, own_isa) != 0)
+        rungi_log(t->context, RUNG_LOG_NOTICE,
+                  "the instruction set is %s now, the run was begun with %s: rounding will differ",
+                  own_isa, isa);
+    if (!exact)
+        RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
+                             "the number of threads (which rounding depends on without exact)"));
     RUNG_TRY(note_number(t, state, where, "batch_size", s->c->data.batch_size, "data.batch_size"));
     RUNG_TRY(note_number(t, state, where, "samples_per_epoch", info.samples_per_epoch,
                          "the number of samples in an epoch"));
