@@ -11,7 +11,8 @@
 #include "train/run_metrics.h"
 #include "train/trainer.h"
 
-enum { SMOOTH_FROM = 40 }; // points from which on the training loss gets a moving average
+// Points from which on the training loss gets a moving average, and a longer one.
+enum { SMOOTH_FROM = 40, SMOOTHER_FROM = 200 };
 
 typedef RUNGI_ARRAY(double) doubles;
 
@@ -45,7 +46,9 @@ static rung_status draw(const char *path, const curve *train, const curve *valid
                                      .y = train->loss.data,
                                      .count = train->loss.count,
                                      .points = train->loss.count == 1,
-                                     .smooth = train->loss.count >= SMOOTH_FROM ? 0.9 : 0};
+                                     .smooth = train->loss.count >= SMOOTHER_FROM ? 0.9
+                                               : train->loss.count >= SMOOTH_FROM ? 0.7
+                                                                                  : 0};
     if (validation->loss.count)
         series[n++] = (rungi_svg_series){.name = "validation",
                                          .x = validation->step.data,
