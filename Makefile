@@ -27,8 +27,8 @@ check: ## build with gcc, clang and sanitizers, run all tests and lints
 
 bench: build ## measure against PyTorch: all, or NAME=x
 	@tools/setup bench
-	@test -x bench/run || { echo 'make bench: the comparison with PyTorch has not landed yet' >&2; exit 1; }
-	bench/run $(NAME)
+	@ninja -C build bench_programs
+	@bench/run $(NAME)
 
 lint: ## run the lints
 	@tools/setup check format

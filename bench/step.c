@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// rung's side of the benchmarks: training steps on one fixed batch, as the product takes them
+// (session, engine, optimizer), timed on request.
+//
+//   step [--timeline-off] KEY=VALUE...
+//
+// Prints "ready", then answers lines of stdin:
+//   run N   takes N steps and prints their times in milliseconds, in one line
+//   rss     prints the highest resident size of the process in kB
+//   quit    ends (so does the end of stdin)
+// Mistakes end the program with one line on stderr and status 1.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/context.h"
+#include "rung/config.h"
+#include "train/session.h"
+
+typedef struct stepper {
+    rungi_session *s;
+    rung_batch batch; // the same in all steps
+    rungi_feed feeds[RUNG_MAX_FIELDS];
+    int n_feeds;
+    int64_t step;
+    double loss;
+} stepper;
+
+// Forward, backward, optimizer, the loss read: what rung train does between two batches.
+static rung_status one_step(stepper *x)
+{
+    rungi_session *s = x->s;
+    rungi_batch_view view = {.count = x->batch.count,
+                             .feeds = x->feeds,
+                             .n_feeds = x->n_feeds,
+                             .seed = (uint64_t)s->c->seed,
+                             .step = (uint64_t)x->step};
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, x->step);
+    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
+    rung_status status = rungi_engine_train(s->engine, &view, &x->loss);
+    if (status != RUNG_OK)
+        return status;
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, x->step);
+    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
+    rung_optimizer_update u = {.rates = rung_schedule_rates(&s->schedule, &schedule, x->step),
+                               .threads = rung_device_threads(s->device)};
+    status = rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, NULL);
+    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
+    rungi_timeline_mark(s->timeline, x->step++);
+    return status;
+}
+
+static rung_status run(stepper *x, long steps)
+{
+    double *ms = malloc((size_t)steps * sizeof *ms);
+    if (!ms)
+        return rung_error_set(RUNG_NO_MEMORY, "no memory for %ld times", steps);
+    rung_status status = RUNG_OK;
+    int64_t last = rungi_now(x->s->context);
+    for (long i = 0; i < steps && status == RUNG_OK; i++) {
+        status = one_step(x);
+        int64_t now = rungi_now(x->s->context);
+        ms[i] = (double)(now - last) * 1e-6;
+        last = now;
+    }
+    for (long i = 0; i < steps && status == RUNG_OK; i++)
+        printf("%.6g%c", ms[i], i == steps - 1 ? '\n' : ' ');
+    free(ms);
+    return status;
+}
+
+static void print_resident(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    printf("%llu\n", kb);
+}
+
+static rung_status serve(stepper *x)
+{
+    char line[256];
+    long steps;
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0) {
+        rung_status status = RUNG_OK;
+        if (sscanf(line, "run %ld", &steps) == 1 && steps > 0)
+            status = run(x, steps);
+        else if (strcmp(line, "rss\n") == 0)
+            print_resident();
+        else
+            status = rung_error_set(RUNG_INVALID, "unknown command: %s", line);
+        if (status != RUNG_OK)
+            return status;
+        fflush(stdout);
+    }
+    return RUNG_OK;
+}
+
+static rung_status begin(rung_context *context, const rung_config *config, bool timeline_off,
+                         stepper *x)
+{
+    rung_status status = rungi_session_create(
+        context, config,
+        &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .timeline_off = timeline_off},
+        &x->s);
+    if (status == RUNG_OK)
+        status = rung_loader_next(x->s->train_loader, &x->batch);
+    if (status == RUNG_OK)
+        x->n_feeds = rungi_session_feeds(x->s, &x->batch, x->feeds);
+    return status;
+}
+
+static void log_line(void *user, rung_log_level level, const char *line)
+{
+    (void)user;
+    if (level >= RUNG_LOG_WARNING)
+        fprintf(stderr, "%s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    rung_config *config = NULL;
+    rung_context *context = NULL;
+    stepper x = {0};
+    bool timeline_off = false;
+    rung_status status = rung_config_create(NULL, &config);
+    for (int i = 1; i < argc && status == RUNG_OK; i++) {
+        if (strcmp(argv[i], "--timeline-off") == 0)
+            timeline_off = true;
+        else
+            status = rung_config_override(config, argv[i]);
+    }
+    if (status == RUNG_OK)
+        status = rung_context_create(
+            &(rung_context_options){.log = log_line, .isa = rung_config_isa(config)}, &context);
+    if (status == RUNG_OK)
+        status = begin(context, config, timeline_off, &x);
+    if (status == RUNG_OK)
+        status = serve(&x);
+    if (status != RUNG_OK)
+        fprintf(stderr, "step: %s\n", rung_error_last()->message);
+    if (x.s && x.batch.count)
+        rung_loader_release(x.s->train_loader, &x.batch);
+    rungi_session_destroy(&x.s);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+    return status == RUNG_OK ? 0 : 1;
+}
