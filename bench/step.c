@@ -14,14 +14,13 @@
 #include <string.h>
 
 #include "base/context.h"
+#include "measure/resident.h"
 #include "rung/config.h"
 #include "train/session.h"
 
 typedef struct stepper {
     rungi_session *s;
     rung_batch batch; // the same in all steps
-    rungi_feed feeds[RUNG_MAX_FIELDS];
-    int n_feeds;
     int64_t step;
     double loss;
 } stepper;
@@ -29,25 +28,9 @@ typedef struct stepper {
 // Forward, backward, optimizer, the loss read: what rung train does between two batches.
 static rung_status one_step(stepper *x)
 {
-    rungi_session *s = x->s;
-    rungi_batch_view view = {.count = x->batch.count,
-                             .feeds = x->feeds,
-                             .n_feeds = x->n_feeds,
-                             .seed = (uint64_t)s->c->seed,
-                             .step = (uint64_t)x->step};
-    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, x->step);
-    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
-    rung_status status = rungi_engine_train(s->engine, &view, &x->loss);
-    if (status != RUNG_OK)
-        return status;
-    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, x->step);
-    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
-    rung_optimizer_update u = {.rates = rung_schedule_rates(&s->schedule, &schedule, x->step),
-                               .threads = rung_device_threads(s->device)};
-    status = rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, NULL);
-    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
-    rungi_timeline_mark(s->timeline, x->step++);
-    return status;
+    rungi_timeline_begin(x->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, x->step);
+    rungi_timeline_end(x->s->timeline, RUNGI_QUEUE_HOST);
+    return rungi_session_step(x->s, &x->batch, x->step++, &x->loss);
 }
 
 static rung_status run(stepper *x, long steps)
@@ -69,19 +52,6 @@ static rung_status run(stepper *x, long steps)
     return status;
 }
 
-static void print_resident(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
-            break;
-    if (file)
-        fclose(file);
-    printf("%llu\n", kb);
-}
-
 static rung_status serve(stepper *x)
 {
     char line[256];
@@ -93,7 +63,7 @@ static rung_status serve(stepper *x)
         if (sscanf(line, "run %ld", &steps) == 1 && steps > 0)
             status = run(x, steps);
         else if (strcmp(line, "rss\n") == 0)
-            print_resident();
+            printf("%llu\n", (unsigned long long)rungi_peak_resident() / 1024);
         else
             status = rung_error_set(RUNG_INVALID, "unknown command: %s", line);
         if (status != RUNG_OK)
@@ -112,8 +82,6 @@ static rung_status begin(rung_context *context, const rung_config *config, bool 
         &x->s);
     if (status == RUNG_OK)
         status = rung_loader_next(x->s->train_loader, &x->batch);
-    if (status == RUNG_OK)
-        x->n_feeds = rungi_session_feeds(x->s, &x->batch, x->feeds);
     return status;
 }
 

@@ -43,6 +43,11 @@ typedef struct rung_rung {
     double wait_share;
     double ms[9];        // parts of a step, as in metrics.jsonl
     uint64_t peak_bytes; // resident memory of the process at its highest
+    // A flag's way to another core and back before a block, median, in nanoseconds; 0: one core.
+    double round_trip_ns;
+    // Rounds that were measured again because cores moved between sharing a cache and not, and
+    // those that were kept all the same.
+    int repeated, mixed;
     const char *gate;    // "bits", "envelope", "none"
     bool gate_passed;
     char gate_detail[RUNG_LADDER_TEXT];

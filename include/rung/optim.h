@@ -79,7 +79,8 @@ typedef struct rung_optimizer_update {
     double max_grad_value; // clip each element, as torch.nn.utils.clip_grad_value_; after the norm
     // Compute the norm, in one more pass over the gradients, even when nothing is clipped. Whenever
     // it is computed, a gradient that is NaN or infinite stops the step before anything changes:
-    // with an error, or, with skip_nonfinite, with RUNG_OK and report.applied = false.
+    // with an error, or, with skip_nonfinite, with RUNG_OK and report.applied = false. Otherwise the
+    // update's own pass finds it, at no cost, when parameters are spoiled already.
     bool want_norm;
     bool skip_nonfinite; // implies want_norm
     int threads;         // 0 means 1
@@ -126,7 +127,7 @@ RUNG_API void rung_optimizer_destroy(rung_optimizer **optimizer);
 // at least as long as the last segment's end and not overlapping; gradients are only read.
 // `report_out` may be NULL.
 // Errors: RUNG_CONFIG for an update that makes no sense; RUNG_DIVERGED naming the first parameter
-// whose gradient is not finite. Nothing has been changed then.
+// whose gradient is not finite. Nothing has been changed then, if the norm was computed.
 RUNG_API rung_status rung_optimizer_step(rung_optimizer *optimizer, float *params,
                                          const float *grads, const rung_optimizer_update *update,
                                          rung_optimizer_report *report_out);

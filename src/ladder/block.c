@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
+#include "measure/ceilings.h"
+#include "measure/resident.h"
 #include "rung/ladder.h"
 #include "rung/train.h"
 #include "train/session.h"
@@ -22,6 +24,7 @@ typedef struct block {
     double step_ms[65536];
     int64_t measured, samples;
     int64_t began, ended;
+    double round_trip[2]; // seconds, before and after
     double gradient_error;
 } block;
 
@@ -29,33 +32,17 @@ static rung_status one_step(block *b)
 {
     rungi_session *s = b->s;
     rung_batch batch;
-    rungi_feed feeds[RUNG_MAX_FIELDS];
     double loss;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, b->step);
     rung_status status = rung_loader_next(s->train_loader, &batch);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    rungi_batch_view view = {.count = batch.count,
-                             .feeds = feeds,
-                             .n_feeds = rungi_session_feeds(s, &batch, feeds),
-                             .seed = (uint64_t)s->c->seed,
-                             .step = (uint64_t)b->step};
-    status = rungi_engine_train(s->engine, &view, &loss);
-    int64_t count = batch.count;
+    status = rungi_session_step(s, &batch, b->step, &loss);
+    b->samples += batch.count;
     rung_loader_release(s->train_loader, &batch);
-    RUNG_TRY(status);
-    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, b->step);
-    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
-    rung_optimizer_update u = {.rates = rung_schedule_rates(&s->schedule, &schedule, b->step),
-                               .max_grad_norm = s->c->train.max_grad_norm,
-                               .max_grad_value = s->c->train.clip_value,
-                               .threads = rung_device_threads(s->device)};
-    status = rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, NULL);
-    rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
         b->losses[b->step] = loss;
-    rungi_timeline_mark(s->timeline, b->step++);
-    b->samples += count;
+    b->step++;
     return status;
 }
 
@@ -71,6 +58,7 @@ static void disturb(const rungi_session *s, double by, uint64_t seed)
 
 static rung_status measure(block *b)
 {
+    RUNG_TRY(rungi_round_trip_measure(b->s->context, &b->round_trip[0]));
     for (int64_t i = 0; i < b->o->warmup; i++)
         RUNG_TRY(one_step(b));
     b->samples = 0;
@@ -85,21 +73,7 @@ static rung_status measure(block *b)
         last = now;
     }
     b->ended = last;
-    return RUNG_OK;
-}
-
-// Highest resident memory of this process, from the kernel's account.
-static uint64_t peak_resident(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kb * 1024;
+    return rungi_round_trip_measure(b->s->context, &b->round_trip[1]);
 }
 
 // Parameters, buffers and optimizer state as one checksum.
@@ -216,7 +190,9 @@ static json_t *report(const block *b)
                         rungi_json_real(b->ended > b->began ? (double)parts.ns[RUNGI_TIME_WAIT] /
                                                                   (double)(b->ended - b->began)
                                                             : 0));
-    json_object_set_new(o, "peak_bytes", json_integer((json_int_t)peak_resident()));
+    json_object_set_new(o, "peak_bytes", json_integer((json_int_t)rungi_peak_resident()));
+    json_object_set_new(o, "round_trip_ns",
+                        json_pack("[f, f]", b->round_trip[0] * 1e9, b->round_trip[1] * 1e9));
     if (b->o->gate) {
         for (int64_t i = 0; i < b->step && i < 4096; i++)
             json_array_append_new(losses, rungi_json_real(b->losses[i]));

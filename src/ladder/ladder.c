@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The climb: rung by rung, blocks of base, best and candidate in turn.
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,12 +11,10 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "ladder/climb.h"
-#include "measure/timeline.h"
 
 #define QUICK_SECONDS 0.4
 #define BLOCK_SECONDS 1.0
 #define CHILD_LIMIT 600.0
-#define NOISE 0.10
 
 void rungi_climb_tell(const rungi_climb *k, const char *fmt, ...)
 {
@@ -52,136 +49,6 @@ rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *
     rungi_string_fini(&text);
     rungi_command_fini(&c);
     return status;
-}
-
-// ---- measuring --------------------------------------------------------------------------------
-
-// One block's figures.
-typedef struct figures {
-    double step_ms, samples_per_s, wait_share, ms[RUNGI_CATEGORIES];
-    int64_t peak_bytes;
-} figures;
-
-static rung_status timed_block(rungi_climb *k, const char *settings, figures *out)
-{
-    char arguments[128];
-    json_t *o, *ms;
-    if (k->c->ladder.block_steps)
-        snprintf(arguments, sizeof arguments, "--warmup=3 --steps=%" PRId64,
-                 k->c->ladder.block_steps);
-    else
-        snprintf(arguments, sizeof arguments, "--warmup=3 --seconds=%g", k->block_seconds);
-    RUNG_TRY(rungi_climb_block(k, settings, arguments, &o));
-    rung_status status;
-    RUNG_TRY_GOTO(done, rungi_json_f64(o, "a block", "step_ms", &out->step_ms));
-    RUNG_TRY_GOTO(done, rungi_json_f64(o, "a block", "samples_per_s", &out->samples_per_s));
-    RUNG_TRY_GOTO(done, rungi_json_f64(o, "a block", "wait_share", &out->wait_share));
-    RUNG_TRY_GOTO(done, rungi_json_i64(o, "a block", "peak_bytes", 0, INT64_MAX, &out->peak_bytes));
-    RUNG_TRY_GOTO(done, rungi_json_object(o, "a block", "ms", &ms));
-    for (int i = 0; i < RUNGI_CATEGORIES; i++)
-        RUNG_TRY_GOTO(done, rungi_json_f64(ms, "a block: ms",
-                                           rungi_category_name((rungi_category)i), &out->ms[i]));
-done:
-    json_decref(o);
-    return status;
-}
-
-static void summarise(const figures *blocks, int n, rung_rung *out)
-{
-    double values[RUNGI_REPEATS] = {0};
-    out->measured = true;
-    for (int i = 0; i < n; i++)
-        values[i] = blocks[i].step_ms;
-    out->step_ms = rungi_median(values, (size_t)n);
-    for (int i = 0; i < n; i++)
-        values[i] = blocks[i].samples_per_s;
-    out->samples_per_s = rungi_median(values, (size_t)n);
-    for (int i = 0; i < n; i++)
-        values[i] = blocks[i].wait_share;
-    out->wait_share = rungi_median(values, (size_t)n);
-    for (int c = 0; c < RUNGI_CATEGORIES; c++) {
-        for (int i = 0; i < n; i++)
-            values[i] = blocks[i].ms[c];
-        out->ms[c] = rungi_median(values, (size_t)n);
-    }
-    for (int i = 0; i < n; i++)
-        if ((uint64_t)blocks[i].peak_bytes > out->peak_bytes)
-            out->peak_bytes = (uint64_t)blocks[i].peak_bytes;
-}
-
-static void rates(const figures *blocks, int n, double *out)
-{
-    for (int i = 0; i < n; i++) // time a sample: short batches count by their samples
-        out[i] = 1 / blocks[i].samples_per_s;
-}
-
-// Base, best and candidate in turn, the order reversed from one repeat to the next.
-static rung_status compare(rungi_climb *k, const char *name, const char *settings, rung_rung *out)
-{
-    int n = (int)k->c->ladder.repeats;
-    n = n > RUNGI_REPEATS ? RUNGI_REPEATS : n;
-    bool climbed = *k->best_set != 0; // else the best is the base
-    static figures base[RUNGI_REPEATS], best[RUNGI_REPEATS], candidate[RUNGI_REPEATS];
-    for (int i = 0; i < n; i++) {
-        rungi_climb_tell(k, "%s: measuring %d of %d", name, i + 1, n);
-        for (int j = 0; j < 3; j++) {
-            int which = i % 2 ? 2 - j : j;
-            if (which == 0)
-                RUNG_TRY(timed_block(k, "", &base[i]));
-            else if (which == 2)
-                RUNG_TRY(timed_block(k, settings, &candidate[i]));
-            else if (climbed)
-                RUNG_TRY(timed_block(k, k->best_set, &best[i]));
-        }
-    }
-    double before[RUNGI_REPEATS], after[RUNGI_REPEATS], first[RUNGI_REPEATS];
-    rates(climbed ? best : base, n, before);
-    rates(candidate, n, after);
-    rates(base, n, first);
-    rungi_gain step = rungi_gain_of(before, after, (size_t)n);
-    rungi_gain whole = rungi_gain_of(first, after, (size_t)n);
-    summarise(candidate, n, out);
-    out->gain_prev = step.median;
-    out->ci_low = step.low;
-    out->ci_high = step.high;
-    out->gain_base = whole.median;
-    out->verdict = rungi_verdict_of(&step);
-    if (out->verdict == RUNG_VERDICT_KEPT) {
-        k->r->best_gain = whole.median;
-        k->r->best_ci_low = whole.low;
-    }
-    return RUNG_OK;
-}
-
-// Three equal blocks before anything is compared: is this machine quiet enough?
-static rung_status measure_base(rungi_climb *k, rung_rung *out)
-{
-    enum { BLOCKS = 3 };
-    figures blocks[BLOCKS];
-    double values[BLOCKS], low = INFINITY, high = 0, load = 0;
-    for (int i = 0; i < BLOCKS; i++) {
-        rungi_climb_tell(k, "base: measuring %d of %d", i + 1, BLOCKS);
-        RUNG_TRY(timed_block(k, "", &blocks[i]));
-        values[i] = blocks[i].step_ms;
-        low = fmin(low, values[i]);
-        high = fmax(high, values[i]);
-    }
-    summarise(blocks, BLOCKS, out);
-    out->gain_base = out->gain_prev = out->ci_low = out->ci_high = 1;
-    out->verdict = RUNG_VERDICT_KEPT;
-    double spread = (high - low) / rungi_median(values, BLOCKS);
-    if (spread > NOISE)
-        snprintf(k->r->notice, sizeof k->r->notice,
-                 "the machine is noisy: three equal blocks differ by %.0f %%; intervals will be "
-                 "wide",
-                 spread * 100);
-    FILE *file = fopen("/proc/loadavg", "re");
-    if (file && fscanf(file, "%lf", &load) == 1 && load > 1.5 && !*k->r->notice)
-        snprintf(k->r->notice, sizeof k->r->notice,
-                 "other programs are busy (load %.1f): figures may be off", load);
-    if (file)
-        fclose(file);
-    return RUNG_OK;
 }
 
 // Adds text to a buffer of `size` bytes, cut where it is full.
@@ -261,7 +128,7 @@ static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *
         return RUNG_OK;
     }
     double best_gain = k->r->best_gain, best_low = k->r->best_ci_low;
-    RUNG_TRY(compare(k, rung->name, settings, out));
+    RUNG_TRY(rungi_climb_compare(k, rung->name, settings, out));
     if (rung->effect == RUNGI_SEMANTIC) { // a ceiling is shown, not kept
         k->r->best_gain = best_gain;
         k->r->best_ci_low = best_low;
@@ -293,7 +160,7 @@ static rung_status climb(rungi_climb *k)
 {
     static char settings[RUNG_LADDER_RUNGS][128];
     rung_rung *base = next_row(k, "base", "-", "");
-    RUNG_TRY(measure_base(k, base));
+    RUNG_TRY(rungi_climb_measure_base(k, base));
     finished(k, base);
     if (*k->r->notice && k->o->observer && k->o->observer->notice)
         k->o->observer->notice(k->o->observer->user, k->r->notice);

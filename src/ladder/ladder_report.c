@@ -54,6 +54,9 @@ static json_t *rung_json(const rung_rung *r)
     json_object_set_new(o, "wait_share", measured(r, r->wait_share));
     json_object_set_new(o, "peak_bytes",
                         r->measured ? json_integer((json_int_t)r->peak_bytes) : json_null());
+    json_object_set_new(o, "round_trip_ns", measured(r, r->round_trip_ns));
+    json_object_set_new(o, "rounds_repeated", json_integer(r->repeated));
+    json_object_set_new(o, "rounds_mixed", json_integer(r->mixed));
     for (int i = 0; i < RUNG_TIME_PARTS; i++)
         json_object_set_new(ms, rung_time_part(i), measured(r, r->ms[i]));
     json_object_set_new(o, "ms", ms);
@@ -207,6 +210,28 @@ static void add_confirm(const rungi_climb *k, rungi_string *out)
     rungi_string_add(out, "</p>\n");
 }
 
+// How far apart the cores were, and whether that changed while rungs were compared.
+static void add_cores(const rungi_climb *k, rungi_string *out)
+{
+    double low = INFINITY, high = 0;
+    int repeated = 0, mixed = 0;
+    for (int i = 0; i < k->r->count; i++) {
+        const rung_rung *r = &k->r->rungs[i];
+        if (r->measured && r->round_trip_ns > 0) {
+            low = fmin(low, r->round_trip_ns);
+            high = fmax(high, r->round_trip_ns);
+        }
+        repeated += r->repeated;
+        mixed += r->mixed;
+    }
+    if (high == 0)
+        return;
+    rungi_string_add(out,
+                     "<p>A flag went from one core to another and back in %.0f to %.0f ns. Rounds "
+                     "measured again because that changed meanwhile: %d; kept all the same: %d.</p>\n",
+                     low, high, repeated, mixed);
+}
+
 static rung_status write_html(const rungi_climb *k)
 {
     rungi_string out = {0};
@@ -232,6 +257,7 @@ static rung_status write_html(const rungi_climb *k)
     for (int i = 0; i < k->r->count; i++)
         add_row(&out, &k->r->rungs[i]);
     rungi_string_add(&out, "</table>\n");
+    add_cores(k, &out);
     add_confirm(k, &out);
     rungi_string_add(&out, "<h2>Machine</h2><pre>");
     if (rung_env_text(k->context, &env) == RUNG_OK)

@@ -24,6 +24,18 @@ rung_status rungi_ceilings_measure(rung_context *context, int threads, rungi_cei
 // measurements that exchange cache lines tell it before and after. 0 with one core.
 rung_status rungi_round_trip_measure(rung_context *context, double *seconds_out);
 
+// Cores that share a cache are near; those that do not are far; what lies between is neither. One
+// core (0) is neither too.
+static inline bool rungi_round_trip_near(double seconds)
+{
+    return seconds > 0 && seconds <= 200e-9;
+}
+
+static inline bool rungi_round_trip_far(double seconds)
+{
+    return seconds >= 400e-9;
+}
+
 // Runs `count` rounds of independent multiply-adds, 2 * RUNGI_FMA_CHAINS * lanes operations each.
 // The result keeps the compiler from leaving them out.
 typedef float (*rungi_fma_fn)(int64_t count);

@@ -2,6 +2,7 @@
 // One step: norm of the gradients, clip coefficient, update. Work is cut into shares of fixed
 // blocks, and no result depends on which thread computed it.
 #include <math.h>
+#include <stdatomic.h>
 
 #include "base/error.h"
 #include "optim/optimizer.h"
@@ -140,14 +141,16 @@ void rungi_optimizer_count_step(rung_optimizer *opt)
         opt->runs[i].steps++;
 }
 
-// Updates share number `share` of `shares`: a range of the runs laid end to end.
-static void apply_share(const rung_optimizer *opt, float *params, const float *grads, int share,
+// Updates share number `share` of `shares`: a range of the runs laid end to end. Whether all of its
+// gradients were finite.
+static bool apply_share(const rung_optimizer *opt, float *params, const float *grads, int share,
                         int shares)
 {
     // cut at multiples of a cache line
     int64_t lines = (opt->run_elements + 15) / 16;
     int64_t from = lines * share / shares * 16, to = lines * (share + 1) / shares * 16;
     int64_t offset = 0; // of the run's first element
+    bool bad = false;
     for (int64_t i = 0; i < opt->run_count && offset < to; i++) {
         const rungi_optim_run *run = &opt->runs[i];
         int64_t length = run->end - run->begin;
@@ -155,15 +158,16 @@ static void apply_share(const rung_optimizer *opt, float *params, const float *g
         int64_t b = to - offset < length ? to - offset : length;
         if (a < b) {
             int64_t at = run->begin + a;
-            opt->step(&opt->coefs[i], params + at, grads + at,
-                      opt->state[0] ? opt->state[0] + at : NULL,
-                      opt->state[1] ? opt->state[1] + at : NULL, b - a);
+            bad |= opt->step(&opt->coefs[i], params + at, grads + at,
+                             opt->state[0] ? opt->state[0] + at : NULL,
+                             opt->state[1] ? opt->state[1] + at : NULL, b - a);
         }
         offset += length;
     }
+    return !bad;
 }
 
-void rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grads,
+bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grads,
                            const rung_rates *rates, double scale, double limit, int threads)
 {
     rungi_optimizer_plan(opt);
@@ -171,10 +175,23 @@ void rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grad
         opt->coefs[i] =
             rungi_optimizer_coef(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
     int shares = threads_for(opt, threads);
+    atomic_bool finite = true;
 #pragma omp parallel for schedule(static) num_threads(shares) if (shares > 1)
     for (int share = 0; share < shares; share++)
-        apply_share(opt, params, grads, share, shares);
+        if (!apply_share(opt, params, grads, share, shares))
+            atomic_store(&finite, false);
     rungi_optimizer_count_step(opt);
+    return atomic_load(&finite);
+}
+
+// The first segment with a gradient that is not finite; -1: none.
+static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
+{
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        for (int64_t k = opt->segments[i].begin; k < opt->segments[i].end; k++)
+            if (!opt->segments[i].frozen && !isfinite(grads[k]))
+                return i;
+    return -1;
 }
 
 static rung_status check_update(const rung_optimizer *opt, const rung_optimizer_update *u)
@@ -223,9 +240,13 @@ rung_status rung_optimizer_step(rung_optimizer *opt, float *params, const float 
         if (u->max_grad_norm > 0 && report.applied)
             report.clip = rungi_clip_coefficient(report.grad_norm, u->max_grad_norm);
     }
-    if (report.applied)
-        rungi_optimizer_apply(opt, params, grads, &u->rates, unscale * report.clip,
-                              u->max_grad_value > 0 ? u->max_grad_value : INFINITY, u->threads);
+    double limit = u->max_grad_value > 0 ? u->max_grad_value : INFINITY;
+    if (report.applied && !rungi_optimizer_apply(opt, params, grads, &u->rates,
+                                                 unscale * report.clip, limit, u->threads)) {
+        report.nonfinite = find_nonfinite(opt, grads);
+        if (report.nonfinite >= 0) // else it lies in padding that a run bridges
+            return fail_nonfinite(opt, grads, report.nonfinite);
+    }
     if (report_out)
         *report_out = report;
     return RUNG_OK;

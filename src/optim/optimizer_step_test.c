@@ -3,6 +3,7 @@
 // compares the updates with PyTorch.)
 #include "testing.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/philox.h"
@@ -113,6 +114,27 @@ static void names_the_segment_at_fault(void **state)
     free(params), free(before), free(grads);
 }
 
+// Without the norm the update's own pass finds it, in every kind of optimizer.
+static void update_finds_what_is_not_finite(void **state)
+{
+    (void)state;
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    const rung_optimizer_update update = {.rates.lr = 1e-3, .max_grad_value = 1, .threads = 2};
+    for (int kind = 0; kind < RUNG_OPTIMIZER_COUNT; kind++)
+        for (int v = 0; v < 3; v++) {
+            float *params = numbers(1), *grads = numbers(1);
+            rung_optimizer *optimizer = make((rung_optimizer_kind)kind);
+            grads[50] = values[v]; // frozen: nobody looks
+            grads[90] = FLT_MAX;   // large, not infinite
+            assert_ok(rung_optimizer_step(optimizer, params, grads, &update, NULL));
+            grads[70000] = values[v];
+            assert_fails(RUNG_DIVERGED, "gradient of b is",
+                         rung_optimizer_step(optimizer, params, grads, &update, NULL));
+            rung_optimizer_destroy(&optimizer);
+            free(params), free(grads);
+        }
+}
+
 static void coefficient(void **state)
 {
     (void)state;
@@ -178,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norm_against_reference),
         cmocka_unit_test(names_the_segment_at_fault),
+        cmocka_unit_test(update_finds_what_is_not_finite),
         cmocka_unit_test(coefficient),
         cmocka_unit_test(clips_unscaled_gradients),
         cmocka_unit_test(clips_by_value),

@@ -5,6 +5,7 @@
 #ifndef RUNGI_OPTIM_STEP_KERNELS_H
 #define RUNGI_OPTIM_STEP_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rung/context.h"
@@ -24,8 +25,9 @@ typedef struct rungi_step_coef {
     float eps;
 } rungi_step_coef;
 
-// Updates `count` elements. Unused state is NULL. Buffers do not overlap; any alignment.
-typedef void rungi_step_fn(const rungi_step_coef *coef, float *param, const float *grad,
+// Updates `count` elements; whether one of the gradients is NaN or infinite. Unused state is NULL.
+// Buffers do not overlap; any alignment.
+typedef bool rungi_step_fn(const rungi_step_coef *coef, float *param, const float *grad,
                            float *state0, float *state1, int64_t count);
 
 typedef struct rungi_step_kernels {

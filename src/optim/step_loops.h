@@ -13,8 +13,17 @@
 // weight_decay = 0, shrink = 1 and grad_scale = 1 change no bits, so that there are no variants for
 // them: the loops are bound by memory.
 #include <math.h>
+#include <string.h>
 
 #include "optim/step_kernels.h"
+
+// 1 for NaN and infinity, in integers, so that a loop that gathers it is still vectorized.
+static inline uint32_t step_nonfinite(float grad)
+{
+    uint32_t bits;
+    memcpy(&bits, &grad, sizeof bits);
+    return (bits & 0x7f800000U) == 0x7f800000U;
+}
 
 static inline float step_gradient(const rungi_step_coef *c, float grad, float param)
 {
@@ -25,47 +34,59 @@ static inline float step_gradient(const rungi_step_coef *c, float grad, float pa
     return g + c->weight_decay * param;
 }
 
-static void step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,
+static bool step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,
                      float *restrict state0, float *restrict state1, int64_t count)
 {
     (void)state0, (void)state1;
     const rungi_step_coef c = *coef;
-    for (int64_t i = 0; i < count; i++)
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bad |= step_nonfinite(grad[i]);
         param[i] -= c.lr * step_gradient(&c, grad[i], param[i]);
+    }
+    return bad;
 }
 
-static void step_sgd_momentum(const rungi_step_coef *coef, float *restrict param,
+static bool step_sgd_momentum(const rungi_step_coef *coef, float *restrict param,
                               const float *restrict grad, float *restrict buffer,
                               float *restrict state1, int64_t count)
 {
     (void)state1;
     const rungi_step_coef c = *coef;
+    uint32_t bad = 0;
     for (int64_t i = 0; i < count; i++) {
+        bad |= step_nonfinite(grad[i]);
         float g = step_gradient(&c, grad[i], param[i]);
         buffer[i] = c.momentum * buffer[i] + c.keep * g;
         param[i] -= c.lr * buffer[i];
     }
+    return bad;
 }
 
-static void step_sgd_nesterov(const rungi_step_coef *coef, float *restrict param,
+static bool step_sgd_nesterov(const rungi_step_coef *coef, float *restrict param,
                               const float *restrict grad, float *restrict buffer,
                               float *restrict state1, int64_t count)
 {
     (void)state1;
     const rungi_step_coef c = *coef;
+    uint32_t bad = 0;
     for (int64_t i = 0; i < count; i++) {
+        bad |= step_nonfinite(grad[i]);
         float g = step_gradient(&c, grad[i], param[i]);
         buffer[i] = c.momentum * buffer[i] + c.keep * g;
         param[i] -= c.lr * (g + c.look_ahead * buffer[i]);
     }
+    return bad;
 }
 
-static void step_adam(const rungi_step_coef *coef, float *restrict param,
+static bool step_adam(const rungi_step_coef *coef, float *restrict param,
                       const float *restrict grad, float *restrict exp_avg,
                       float *restrict exp_avg_sq, int64_t count)
 {
     const rungi_step_coef c = *coef;
+    uint32_t bad = 0;
     for (int64_t i = 0; i < count; i++) {
+        bad |= step_nonfinite(grad[i]);
         float g = step_gradient(&c, grad[i], param[i]);
         float m = exp_avg[i] + c.keep * (g - exp_avg[i]);
         float v = c.beta2 * exp_avg_sq[i] + c.keep2 * g * g;
@@ -73,6 +94,7 @@ static void step_adam(const rungi_step_coef *coef, float *restrict param,
         exp_avg_sq[i] = v;
         param[i] = param[i] * c.shrink - c.lr * m / (sqrtf(v) * c.inv_sqrt_correction2 + c.eps);
     }
+    return bad;
 }
 
 // GCC's vector extension, so that the lanes' order is written down once for all instruction sets.

@@ -81,6 +81,13 @@ int rungi_session_transforms(const rungi_session *s, bool training, const rung_f
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
 
+// session_step.c: forward and backward of a batch as step `step` (from 0), which leaves the gradients
+// in the state; and a whole step with its update, as training without a trainer's checks takes it.
+rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, int64_t step,
+                                    double *loss_out);
+rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,
+                               double *loss_out);
+
 // Feeds of a batch, by the names of its fields. `feeds` has room for RUNG_MAX_FIELDS.
 int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds);
 

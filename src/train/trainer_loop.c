@@ -142,14 +142,8 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, double loss)
 static rung_status train_step(rung_trainer *t, rung_batch *batch)
 {
     rungi_session *s = t->s;
-    rungi_feed feeds[RUNG_MAX_FIELDS];
     double loss;
-    rungi_batch_view view = {.count = batch->count,
-                             .feeds = feeds,
-                             .n_feeds = rungi_session_feeds(s, batch, feeds),
-                             .seed = (uint64_t)s->c->seed,
-                             .step = (uint64_t)t->at.step};
-    RUNG_TRY(rungi_engine_train(s->engine, &view, &loss));
+    RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &loss));
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, t->at.step);
     rung_status status = update(t, batch, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
