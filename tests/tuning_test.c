@@ -93,6 +93,39 @@ static void choices_are_kept(void **state)
     test_folder_fini(&folder);
 }
 
+// Kernels are measured on valid operands: backward of a padded pooling follows the places that
+// forward has kept, none of which may lie in the padding.
+static void backward_gets_what_forward_keeps(void **state)
+{
+    (void)state;
+    world w = {0};
+    rung_tuning *tuning;
+    assert_ok(rung_context_create(NULL, &w.context));
+    assert_ok(rung_device_create(w.context, "cpu:0", NULL, &w.device));
+    assert_ok(rung_graph_create(w.context, &w.graph));
+    rung_value x = rung_input(w.graph, "image", RUNG_F32, RUNG_SHAPE(RUNG_BATCH, 3, 224, 224));
+    rung_value y = rung_input(w.graph, "label", RUNG_I64, RUNG_SHAPE(RUNG_BATCH));
+    x = rung_conv2d(w.graph, x, "conv", .out = 16, .kernel = 3, .stride = 2, .pad = 1);
+    x = rung_max_pool2d(w.graph, x, .kernel = 3, .stride = 2, .pad = 1);
+    x = rung_flatten(w.graph, rung_adaptive_avg_pool2d(w.graph, x, 1, 1), 1);
+    rung_graph_loss(w.graph,
+                    rung_cross_entropy(w.graph, rung_linear(w.graph, x, "fc", .out = 3), y, 0));
+    assert_ok(rung_state_create(w.graph, w.device, &w.state));
+    assert_ok(rung_tuning_create(&tuning));
+    for (int layout = RUNG_LAYOUT_PLAIN; layout <= RUNG_LAYOUT_BLOCKED; layout++) {
+        rung_plan *plan;
+        rung_compile_options o = {.batch = 2,
+                                  .training = true,
+                                  .gradients = true,
+                                  .layout = (rung_layout)layout,
+                                  .tuning = tuning};
+        assert_ok(rung_compile(w.graph, w.state, &o, &plan));
+        rung_plan_destroy(&plan);
+    }
+    rung_tuning_destroy(&tuning);
+    drop(&w);
+}
+
 static void files_are_checked(void **state)
 {
     (void)state;
@@ -122,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_kept),
+        cmocka_unit_test(backward_gets_what_forward_keeps),
         cmocka_unit_test(files_are_checked),
     };
     return RUN_TESTS(tests);

@@ -208,7 +208,8 @@ static rung_status bench_init(bench *b, const rungi_query *q)
     most = largest_buffer(q->gin, q->n_in, most);
     for (int i = 0; i < q->n_fused; i++)
         most = largest_buffer(q->fused[i].in, q->fused[i].n_in, most);
-    *b = (bench){.ptr = calloc((size_t)most + 1, sizeof *b->ptr), .count = most + 1};
+    most += 1 + q->n_in + q->n_out; // for fill_hidden
+    *b = (bench){.ptr = calloc((size_t)most, sizeof *b->ptr), .count = most};
     b->failed = !b->ptr;
     provide(b, q->in, q->n_in);
     provide(b, q->out, q->n_out);
@@ -252,6 +253,51 @@ static rung_status time_kernel(const bench *b, rung_context *context, const rung
     return status;
 }
 
+// Operands of a forward pass: those that are absent get memory of their own, from buffer *next on.
+static rungi_operand *present(const rungi_operand *list, int n, int *next)
+{
+    rungi_operand *copy = calloc((size_t)n + 1, sizeof *copy);
+    for (int i = 0; copy && i < n; i++) {
+        copy[i] = list[i];
+        if (copy[i].buffer < 0)
+            copy[i].buffer = (*next)++;
+    }
+    return copy;
+}
+
+// What forward leaves for backward in hidden outputs is no free number (the place of a value in a
+// window, a mask): forward makes it.
+static rung_status fill_hidden(bench *b, rung_context *context, const rungi_query *q,
+                               rungi_device_kind kind)
+{
+    if (q->pass == RUNGI_FORWARD || !q->op->n_hidden)
+        return RUNG_OK;
+    int next = b->count - q->n_in - q->n_out;
+    rungi_operand *in = present(q->in, q->n_in, &next), *out = present(q->out, q->n_out, &next);
+    rungi_query forward = *q;
+    forward.pass = RUNGI_FORWARD;
+    forward.in = in;
+    forward.out = out;
+    forward.gout = forward.gin = NULL;
+    rung_status status = RUNG_OK;
+    if (in && out) {
+        provide(b, in, q->n_in);
+        provide(b, out, q->n_out);
+    }
+    if (!in || !out || b->failed)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory to measure kernels");
+    const rungi_kernel *const *list = rungi_query_kernels(&forward, kind);
+    rungi_reason why;
+    int64_t ns;
+    while (*list && (*list)->can_run && !(*list)->can_run(&forward, &why))
+        list++;
+    if (status == RUNG_OK && *list)
+        status = time_kernel(b, context, &forward, *list, &ns);
+    free(in);
+    free(out);
+    return status;
+}
+
 static int list_candidates(const rungi_query *q, rungi_device_kind kind,
                            const rungi_kernel *out[CANDIDATES])
 {
@@ -266,14 +312,14 @@ static int list_candidates(const rungi_query *q, rungi_device_kind kind,
     return n;
 }
 
-static rung_status measure(rung_context *context, const rungi_query *q,
+static rung_status measure(rung_context *context, const rungi_query *q, rungi_device_kind kind,
                            const rungi_kernel *const *candidates, int n,
                            const rungi_kernel **best_out)
 {
     bench b;
     int64_t best = INT64_MAX;
     RUNG_TRY(bench_init(&b, q));
-    rung_status status = RUNG_OK;
+    rung_status status = fill_hidden(&b, context, q, kind);
     for (int i = 0; i < n && status == RUNG_OK; i++) {
         int64_t ns;
         status = time_kernel(&b, context, q, candidates[i], &ns);
@@ -302,7 +348,7 @@ rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, cons
             *kernel_out = candidates[i];
     rung_status status = RUNG_OK;
     if (!*kernel_out) { // not known, or a kernel that this version does not have
-        status = measure(context, q, candidates, n, kernel_out);
+        status = measure(context, q, kind, candidates, n, kernel_out);
         if (status == RUNG_OK && !known)
             status = add(tuning, rungi_string_text(&work), (*kernel_out)->name);
         tuning->measured++;
