@@ -48,7 +48,7 @@ typedef struct rung_rung {
     // Rounds that were measured again because cores moved between sharing a cache and not, and
     // those that were kept all the same.
     int repeated, mixed;
-    const char *gate;    // "bits", "envelope", "none"
+    const char *gate; // "bits", "envelope", "none"
     bool gate_passed;
     char gate_detail[RUNG_LADDER_TEXT];
 } rung_rung;

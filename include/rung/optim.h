@@ -79,8 +79,8 @@ typedef struct rung_optimizer_update {
     double max_grad_value; // clip each element, as torch.nn.utils.clip_grad_value_; after the norm
     // Compute the norm, in one more pass over the gradients, even when nothing is clipped. Whenever
     // it is computed, a gradient that is NaN or infinite stops the step before anything changes:
-    // with an error, or, with skip_nonfinite, with RUNG_OK and report.applied = false. Otherwise the
-    // update's own pass finds it, at no cost, when parameters are spoiled already.
+    // with an error, or, with skip_nonfinite, with RUNG_OK and report.applied = false. Otherwise
+    // the update's own pass finds it, at no cost, when parameters are spoiled already.
     bool want_norm;
     bool skip_nonfinite; // implies want_norm
     int threads;         // 0 means 1

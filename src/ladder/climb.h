@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of the ladder: what ladder.c, rounds.c, ladder_gate.c, confirm.c and ladder_report.c share.
+// Inside of the ladder: what ladder.c, rounds.c, ladder_gate.c, confirm.c and ladder_report.c
+// share.
 #ifndef RUNGI_LADDER_CLIMB_H
 #define RUNGI_LADDER_CLIMB_H
 
@@ -46,7 +47,8 @@ double rungi_climb_left(const rungi_climb *k);
 rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *arguments,
                               json_t **out);
 
-// rounds.c: measures the base alone; compares a candidate with the best before it and with the base.
+// rounds.c: measures the base alone; compares a candidate with the best before it and with the
+// base.
 rung_status rungi_climb_measure_base(rungi_climb *k, rung_rung *out);
 rung_status rungi_climb_compare(rungi_climb *k, const char *name, const char *settings,
                                 rung_rung *out);

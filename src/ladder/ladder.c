@@ -105,6 +105,30 @@ static rung_status keep(rungi_climb *k, const char *setting)
     return rung_config_override(k->best, setting);
 }
 
+// Checks and measures a candidate. One that cannot run, or that diverges, ends its rung only.
+static rung_status try_candidate(rungi_climb *k, const rungi_rung *rung, const char *settings,
+                                 rung_rung *out)
+{
+    rung_status status = rungi_climb_gate(k, rung, settings, out);
+    if (status == RUNG_OK && out->gate_passed)
+        status = rungi_climb_compare(k, rung->name, settings, out);
+    if (status == RUNG_DIVERGED) {
+        out->gate_passed = false;
+        snprintf(out->gate_detail, sizeof out->gate_detail, "%s", rung_error_last()->message);
+    } else if (status == RUNG_INTERNAL || status == RUNG_TIMEOUT) {
+        out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
+        snprintf(out->reason, sizeof out->reason, "%s", rung_error_last()->message);
+        return RUNG_OK;
+    } else if (status != RUNG_OK) {
+        return status;
+    }
+    if (!out->gate_passed) {
+        out->verdict = RUNG_VERDICT_WRONG;
+        add_text(out->reason, sizeof out->reason, out->gate_detail);
+    }
+    return RUNG_OK;
+}
+
 // Tries one rung; `setting` receives what it switches.
 static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *out, char *setting,
                              size_t size)
@@ -121,14 +145,8 @@ static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *
         return RUNG_OK;
     }
     snprintf(settings, sizeof settings, "%s %s", k->best_set, setting);
-    RUNG_TRY(rungi_climb_gate(k, rung, settings, out));
-    if (!out->gate_passed) {
-        out->verdict = RUNG_VERDICT_WRONG;
-        add_text(out->reason, sizeof out->reason, out->gate_detail);
-        return RUNG_OK;
-    }
     double best_gain = k->r->best_gain, best_low = k->r->best_ci_low;
-    RUNG_TRY(rungi_climb_compare(k, rung->name, settings, out));
+    RUNG_TRY(try_candidate(k, rung, settings, out));
     if (rung->effect == RUNGI_SEMANTIC) { // a ceiling is shown, not kept
         k->r->best_gain = best_gain;
         k->r->best_ci_low = best_low;

@@ -226,10 +226,11 @@ static void add_cores(const rungi_climb *k, rungi_string *out)
     }
     if (high == 0)
         return;
-    rungi_string_add(out,
-                     "<p>A flag went from one core to another and back in %.0f to %.0f ns. Rounds "
-                     "measured again because that changed meanwhile: %d; kept all the same: %d.</p>\n",
-                     low, high, repeated, mixed);
+    rungi_string_add(
+        out,
+        "<p>A flag went from one core to another and back in %.0f to %.0f ns. Rounds "
+        "measured again because that changed meanwhile: %d; kept all the same: %d.</p>\n",
+        low, high, repeated, mixed);
 }
 
 static rung_status write_html(const rungi_climb *k)

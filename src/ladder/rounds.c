@@ -2,6 +2,7 @@
 // Measuring for the ladder: blocks in child processes, taken in turn, and what they say.
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,12 +175,37 @@ rung_status rungi_climb_compare(rungi_climb *k, const char *name, const char *se
     return status;
 }
 
+static void add_notice(rungi_climb *k, const char *fmt, ...) RUNG_PRINTF(2, 3);
+static void add_notice(rungi_climb *k, const char *fmt, ...)
+{
+    char *out = k->r->notice;
+    size_t used = strlen(out), size = sizeof k->r->notice;
+    va_list args;
+    if (used)
+        used += (size_t)snprintf(out + used, size - used, "; ");
+    va_start(args, fmt);
+    vsnprintf(out + used, size - used, fmt, args);
+    va_end(args);
+}
+
+// Processes that want to run, over the last minute; 0 where the system does not tell.
+static double machine_load(void)
+{
+    double load = 0;
+    FILE *file = fopen("/proc/loadavg", "re");
+    if (file && fscanf(file, "%lf", &load) != 1)
+        load = 0;
+    if (file)
+        fclose(file);
+    return load;
+}
+
 // Three equal blocks before anything is compared: is this machine quiet enough?
 rung_status rungi_climb_measure_base(rungi_climb *k, rung_rung *out)
 {
     enum { BLOCKS = 3 };
     figures blocks[BLOCKS];
-    double values[BLOCKS], low = INFINITY, high = 0, load = 0;
+    double values[BLOCKS], low = INFINITY, high = 0;
     for (int i = 0; i < BLOCKS; i++) {
         rungi_climb_tell(k, "base: measuring %d of %d", i + 1, BLOCKS);
         RUNG_TRY(timed_block(k, "", &blocks[i]));
@@ -191,16 +217,19 @@ rung_status rungi_climb_measure_base(rungi_climb *k, rung_rung *out)
     out->gain_base = out->gain_prev = out->ci_low = out->ci_high = 1;
     out->verdict = RUNG_VERDICT_KEPT;
     double spread = (high - low) / rungi_median(values, BLOCKS);
+    double load = machine_load();
     if (spread > NOISE)
-        snprintf(k->r->notice, sizeof k->r->notice,
-                 "the machine is noisy: three equal blocks differ by %.0f %%; intervals will be "
-                 "wide",
-                 spread * 100);
-    FILE *file = fopen("/proc/loadavg", "re");
-    if (file && fscanf(file, "%lf", &load) == 1 && load > 1.5 && !*k->r->notice)
-        snprintf(k->r->notice, sizeof k->r->notice,
-                 "other programs are busy (load %.1f): figures may be off", load);
-    if (file)
-        fclose(file);
+        add_notice(k,
+                   "the machine is noisy: three equal blocks differ by %.0f %%; intervals will be "
+                   "wide",
+                   spread * 100);
+    else if (load > 1.5)
+        add_notice(k, "other programs are busy (load %.1f): figures may be off", load);
+    if (out->wait_share > 0.5)
+        add_notice(
+            k,
+            "a step waits for data for %.0f %% of its time: rungs that compute faster cannot "
+            "help before that falls",
+            out->wait_share * 100);
     return RUNG_OK;
 }

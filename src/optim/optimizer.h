@@ -85,8 +85,8 @@ double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, doubl
 double rungi_clip_coefficient(double norm, double max_norm);
 
 // The update alone: gradients times `scale`, each kept within +-`limit` (infinity: off). Counts the
-// step. Whether all gradients were finite: found in the same pass, when the parameters of those that
-// were not are spoiled already.
+// step. Whether all gradients were finite: found in the same pass, when the parameters of those
+// that were not are spoiled already.
 bool rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
                            const rung_rates *rates, double scale, double limit, int threads);
 
