@@ -216,7 +216,7 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
         status = gradient_error(b->s, &b->gradient_error);
     // Running statistics moved with that: begin as any run begins.
     if (status == RUNG_OK && options->gate)
-        status = rung_state_init(b->s->state, (uint64_t)b->s->c->seed);
+        status = rungi_session_begin(b->s);
     if (status == RUNG_OK && options->disturb > 0)
         disturb(b->s, options->disturb, options->disturb_seed);
     if (status == RUNG_OK)

@@ -53,6 +53,18 @@ const rungi_option rungi_model_options[] = {
      .choices = stems,
      .help = "resnet18: imagenet begins with a 7x7 convolution of stride 2 and a pool, cifar with "
              "a 3x3 convolution."},
+    {.key = "model.weights",
+     .type = RUNGI_OPTION_TEXT,
+     RUNGI_AT(rungi_model_config, weights),
+     .initial = "",
+     .help = "Weights and buffers to start from: a safetensors file, a checkpoint, or a run folder "
+             "(its latest checkpoint). Empty: the seed's initial values."},
+    {.key = "model.weights_except",
+     .type = RUNGI_OPTION_TEXTS,
+     RUNGI_AT(rungi_model_config, weights_except),
+     .initial = "[]",
+     .help = "Tensors that keep their initial values all the same, by patterns of their names with "
+             "* and ?: [fc.*] gives a pretrained network a new last layer."},
     {.key = "model.freeze",
      .type = RUNGI_OPTION_TEXTS,
      RUNGI_AT(rungi_model_config, freeze),

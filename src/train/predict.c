@@ -63,6 +63,7 @@ static rung_status open_session(rung_predictor *p, const rung_config *config,
     rung_status status =
         rungi_session_create(p->context, config,
                              &(rungi_session_options){.timeline_off = true,
+                                                      .loaded = true,
                                                       .tuning = tuning,
                                                       .image = &image,
                                                       .classes = classes,

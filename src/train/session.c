@@ -130,7 +130,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
     RUNG_TRY(build_graph(s, &image));
     RUNG_TRY(freeze(s));
     RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
-    RUNG_TRY(rung_state_init(s->state, (uint64_t)s->c->seed));
+    RUNG_TRY(o->loaded ? rung_state_init(s->state, (uint64_t)s->c->seed) : rungi_session_begin(s));
     if (s->c->plan.autotune)
         RUNG_TRY(rungi_session_open_tuning(s, o->tuning));
     RUNG_TRY(make_engine(s, o->timeline_off));

@@ -49,14 +49,21 @@ typedef struct rungi_session_options {
     const rung_shape *image; // after the transforms, [C, H, W]: use it and what follows instead of
     int64_t classes;         // opening data sets (prediction from a run folder)
     const char *const *class_names; // copied; NULL: none
-    const char *tuning;             // choices of the run that goes on, a file; NULL: none
+    bool loaded; // parameters and buffers will be read from a checkpoint: leave model.weights
+    const char *tuning; // choices of the run that goes on, a file; NULL: none
 } rungi_session_options;
 
-// Makes a session. `config` is checked and copied; the context is borrowed. Parameters have their
-// initial values (seed). The caller owns the session.
+// Makes a session. `config` is checked and copied; the context is borrowed. Parameters have the
+// values that a run begins with. The caller owns the session.
 rung_status rungi_session_create(rung_context *context, const rung_config *config,
                                  const rungi_session_options *options, rungi_session **session_out);
 void rungi_session_destroy(rungi_session **session);
+
+// session_weights.c: gives parameters and buffers the values that a run begins with: the seed's
+// initial ones, or those of model.weights.
+// Errors: those of reading that file; RUNG_NOT_FOUND, RUNG_MISMATCH naming a tensor that it lacks
+// or has in another shape.
+rung_status rungi_session_begin(rungi_session *s);
 
 // session_data.c: sources, samplers, loaders.
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts);

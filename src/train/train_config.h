@@ -57,6 +57,8 @@ typedef struct rungi_model_config {
     rungi_ints hidden;
     double dropout; // default: -1
     rung_stem stem;
+    char *weights;
+    rungi_texts weights_except;
     rungi_texts freeze;
     rungi_frozen_norm frozen_batch_norm;
 } rungi_model_config;

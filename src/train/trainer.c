@@ -39,12 +39,13 @@ static rung_status make(rung_context *context, const rung_config *config, const 
 
 // With all of its parts; what plan.autotune chooses is kept in the run folder.
 static rung_status make_whole(rung_context *context, const rung_config *config, const char *run,
-                              rung_trainer **trainer_out)
+                              bool loaded, rung_trainer **trainer_out)
 {
     char *tuning = run ? rungi_path_join(run, "tuning.json") : NULL;
-    rung_status status =
-        make(context, config, run,
-             &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .tuning = tuning}, trainer_out);
+    rung_status status = make(
+        context, config, run,
+        &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .loaded = loaded, .tuning = tuning},
+        trainer_out);
     free(tuning);
     return status;
 }
@@ -54,7 +55,7 @@ rung_status rung_trainer_create(rung_context *context, const rung_config *config
 {
     rung_trainer *t;
     RUNG_TRY(rungi_trainer_check_run(run));
-    RUNG_TRY(make_whole(context, config, run, &t));
+    RUNG_TRY(make_whole(context, config, run, false, &t));
     rung_status status = rungi_trainer_lock_run(t);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
@@ -210,7 +211,7 @@ static rung_status restore(rung_trainer *t)
     free(root);
     if (status == RUNG_NOT_FOUND) {
         rungi_log(t->context, RUNG_LOG_NOTICE, "%s has no checkpoint yet: from step 0", t->run);
-        return RUNG_OK;
+        return rungi_session_begin(t->s);
     }
     RUNG_TRY(status);
     status = compare(t, checkpoint);
@@ -227,7 +228,7 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
     rung_config *config;
     rung_trainer *t = NULL;
     RUNG_TRY(rung_run_config(context, run, overrides, count, &config));
-    rung_status status = make_whole(context, config, run, &t);
+    rung_status status = make_whole(context, config, run, true, &t);
     rung_config_destroy(&config);
     RUNG_TRY(status);
     t->resumed = true;
@@ -260,9 +261,10 @@ rung_status rung_trainer_open(rung_context *context, const char *run, const char
     }
     RUNG_TRY_GOTO(done, rung_run_config(context, run, overrides, count, &config));
     RUNG_TRY_GOTO(done, rungi_checkpoint_open(path, true, &checkpoint));
-    RUNG_TRY_GOTO(
-        done, make(context, config, run,
-                   &(rungi_session_options){.parts = RUNGI_SESSION_EVAL, .tuning = tuning}, &t));
+    RUNG_TRY_GOTO(done, make(context, config, run,
+                             &(rungi_session_options){
+                                 .parts = RUNGI_SESSION_EVAL, .loaded = true, .tuning = tuning},
+                             &t));
     status = rungi_trainer_load(t, checkpoint, false);
 done:
     free(path);
