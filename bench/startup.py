@@ -24,12 +24,13 @@ def unpacked():
         path = os.path.join(folder, name)
         if os.path.exists(path):
             continue
+        part = f"{path}.{os.getpid()}.part"
         try:
-            with gzip.open(os.path.join(FASHION, name + ".gz")) as packed, open(path + ".part", "wb") as out:
+            with gzip.open(os.path.join(FASHION, name + ".gz")) as packed, open(part, "wb") as out:
                 shutil.copyfileobj(packed, out)
         except OSError as error:
             raise NotAvailable(f"{error.filename or FASHION}: {error.strerror} (tools/setup bench)") from None
-        os.replace(path + ".part", path)
+        os.replace(part, path)
     return folder
 
 
