@@ -45,6 +45,10 @@ typedef struct rung_compile_options {
     int n_outputs;
     int threads; // 0: the device's
     bool fuse;
+    // Where a parameter's gradient is needed by its update alone, the kernel that computes it may
+    // update the parameter right away. A plan run by rung_plan_backward stores all gradients all
+    // the same: only a trainer makes use of it.
+    bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order

@@ -2,13 +2,13 @@
 #include "base/team.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 
 enum { SPINS = 4000 }; // looks at a flag before sleeping: some ten microseconds
@@ -61,6 +61,7 @@ static void *member_main(void *arg)
     member *m = arg;
     rungi_team *t = m->team;
     unsigned seen = 0;
+    rungi_cores_unbind();
     for (;;) {
         seen = next_round(t, seen);
         if (seen == UINT32_MAX)
@@ -85,8 +86,7 @@ rung_status rungi_team_create(int size, rungi_team **team_out)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->called, NULL);
     pthread_cond_init(&t->done, NULL);
-    cpu_set_t set;
-    t->spin = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= size;
+    t->spin = rungi_core_count() >= size;
     t->started = 1;
     for (int i = 1; t->members && i < size; i++) {
         t->members[i].team = t;

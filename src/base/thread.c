@@ -9,11 +9,13 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/cores.h"
 #include "base/error.h"
 
 static void *thread_main(void *user)
 {
     rungi_thread *thread = user;
+    rungi_cores_unbind();
     thread->status = thread->fn(thread->arg);
     if (thread->status != RUNG_OK)
         thread->error = *rung_error_last();

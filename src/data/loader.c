@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/context.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "data/cores.h"
 #include "data/preload.h"
 #include "data/ring.h"
 #include "data/source.h"
@@ -66,7 +66,7 @@ static void tell_start(const rung_loader *loader)
 {
     const rung_loader_options *o = &loader->options;
     char size[32];
-    int cores = rungi_usable_cores();
+    int cores = rungi_core_count();
     if (o->num_workers == 0 && o->timeout > 0)
         rungi_log(loader->context, RUNG_LOG_NOTICE,
                   "data.timeout (%g s) is ignored because data.num_workers is 0: nobody watches a "

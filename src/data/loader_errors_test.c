@@ -3,7 +3,7 @@
 // What is told when a worker fails, is stuck, or cannot begin (cases C04, C06, C14).
 #include "data/data_testing.h"
 
-#include "data/cores.h"
+#include "base/cores.h"
 
 typedef struct fixture {
     test_log log;
@@ -245,7 +245,7 @@ static void case_c14_more_workers_than_cores(void **state)
 {
     fixture *f = *state;
     char want[128];
-    int cores = rungi_usable_cores();
+    int cores = rungi_core_count();
     rung_loader *loader =
         make(f, &(rung_loader_options){.batch_size = 4, .num_workers = cores + 6});
     rung_batch batch;
@@ -258,11 +258,6 @@ static void case_c14_more_workers_than_cores(void **state)
     loader = make(f, &(rung_loader_options){.batch_size = 4, .num_workers = cores});
     rung_loader_destroy(&loader);
     assert_int_equal(f->log.warnings, 1);
-    assert_int_equal(rungi_quota_cores("max 100000"), 0);
-    assert_int_equal(rungi_quota_cores("150000 100000\n"), 2);
-    assert_int_equal(rungi_quota_cores("200000 100000\n"), 2);
-    assert_int_equal(rungi_quota_cores("-1 100000\n"), 0);
-    assert_int_equal(rungi_quota_cores(""), 0);
 }
 
 static void source_that_does_not_open(void **state)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/context.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "data/ring.h"
 #include "data/sample.h"
@@ -329,6 +330,7 @@ void *rungi_worker_main(void *worker_)
 {
     rungi_worker *worker = worker_;
     rungi_ring *ring = worker->ring;
+    rungi_cores_unbind();
     bool here = rungi_worker_open(worker);
     pthread_mutex_lock(&ring->lock);
     if (here) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -40,7 +41,7 @@ rung_status rung_device_create(rung_context *context, const char *name,
     RUNG_CHECK(given.delay_op >= 0 && given.delay_copy >= 0 && given.delay_copy_byte >= 0,
                RUNG_INVALID, "delays of device %s must not be negative", name);
     if (given.threads == 0)
-        given.threads = rungi_cpu_count();
+        given.threads = rungi_core_count();
     rung_device *device = calloc(1, sizeof *device);
     RUNG_CHECK(device, RUNG_NO_MEMORY, "no memory for device %s", name);
     device->backend = &rungi_cpu_backend;

@@ -63,9 +63,6 @@ rung_status rungi_stream_submit(rung_stream *stream, rungi_work_kind kind, rungi
 // Does the stream run on the calling thread?
 bool rungi_stream_inline(const rung_stream *stream);
 
-// Cores that this process may run on: its CPU set, cut by a container's CPU quota. At least 1.
-int rungi_cpu_count(void);
-
 extern const rungi_device_backend rungi_cpu_backend;
 
 #endif

@@ -93,7 +93,7 @@ static rungi_operand *operands(builder *b, int count)
 
 static void add_step(builder *b, const rungi_query *q)
 {
-    rungi_step step = {.q = *q, .workspace = -1};
+    rungi_step step = {.q = *q, .workspace = -1, .updates = -1};
     step.q.threads = b->p->options.threads;
     step.q.isa = rung_context_isa(rung_device_context(b->p->device));
     b->failed |= !rungi_array_push(&b->p->steps, step);

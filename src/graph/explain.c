@@ -64,6 +64,9 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     add_places(p, out, forward ? q->out : q->gin, forward ? q->n_out : q->n_in);
     if (s->setup.workspace)
         rungi_string_add(out, " workspace %zu", s->setup.workspace);
+    if (s->updates >= 0)
+        rungi_string_add(out, "\n        updates %s itself, unless its gradient is wanted",
+                         p->graph->values.data[p->tensors.data[s->updates].value].name);
     if (s->refusals)
         rungi_string_add(out, "\n        refused: %s", s->refusals);
     rungi_string_add(out, "\n");
@@ -75,15 +78,17 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     char arena[32], bound[32];
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
     static const char *const kernels[] = {"own", "library", "reference"};
-    rungi_string_add(
-        &out,
-        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s\n"
-        "arena %s, largest live set %s\n",
-        (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
-        plan->options.gradients ? " with gradients" : "", plan->options.threads,
-        layouts[plan->options.layout], kernels[plan->options.kernels],
-        plan->options.fuse ? "on" : "off", rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
-        rungi_text_bytes(plan->lower_bound, bound, sizeof bound));
+    rungi_string_add(&out,
+                     "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s%s\n"
+                     "arena %s, largest live set %s\n",
+                     (long long)plan->options.batch,
+                     plan->options.training ? "training" : "evaluation",
+                     plan->options.gradients ? " with gradients" : "", plan->options.threads,
+                     layouts[plan->options.layout], kernels[plan->options.kernels],
+                     plan->options.fuse ? "on" : "off",
+                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
+                     rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
+                     rungi_text_bytes(plan->lower_bound, bound, sizeof bound));
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)
             rungi_string_add(&out, "%s\n", i == 0 ? "forward" : "backward");

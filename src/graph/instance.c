@@ -166,7 +166,8 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
     s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
     s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);
     s->normalizer = calloc(plan->graph->nodes.count + 1, sizeof *s->normalizer);
-    if (!s->ptr || !s->calls || !s->normalizer) {
+    s->updates = calloc(plan->tensors.count + 1, sizeof *s->updates);
+    if (!s->ptr || !s->calls || !s->normalizer || !s->updates) {
         status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for an instance");
         goto undo;
     }
@@ -205,6 +206,7 @@ void rungi_instance_destroy(rungi_instance **instance)
     free(s->ptr);
     free(s->calls);
     free(s->normalizer);
+    free(s->updates);
     free(s->step_ns);
     free(s->works);
     free(s);

@@ -67,6 +67,7 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
     if (p->options.fuse)
         RUNG_TRY(rungi_plan_fuse(p));
     RUNG_TRY(rungi_plan_select(p));
+    rungi_plan_update(p);
     rungi_plan_in_place(p);
     RUNG_TRY(rungi_plan_place(p));
     rung_arena *arena = options->arena;

@@ -6,6 +6,7 @@
 //   passes/layout.c    which layout each image is kept in
 //   passes/fuse.c      elementwise operators into the step before
 //   select.c           a kernel for each step, and its state
+//   passes/update.c    which kernels update parameters themselves
 //   passes/inplace.c   outputs written over inputs that nobody reads again
 //   passes/memory.c    lifetimes, and a place in the arena for each tensor
 //   instance.c         pointers, and the loop that runs the steps
@@ -46,6 +47,7 @@ typedef struct rungi_step {
     const rungi_kernel *kernel;
     rungi_setup setup; // state of the plan's own instance
     int workspace;     // tensor, or -1
+    int updates;       // gradient (tensor) that may go into an update instead of memory, or -1
     char *refusals;    // why kernels before the chosen one were refused, or NULL
 } rungi_step;
 
@@ -91,6 +93,7 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
                                rungi_layout *value_layout, rungi_layout *node_layout);
 rung_status rungi_plan_fuse(rung_plan *p);
 rung_status rungi_plan_select(rung_plan *p);
+void rungi_plan_update(rung_plan *p);
 void rungi_plan_in_place(rung_plan *p);
 rung_status rungi_plan_place(rung_plan *p);
 
@@ -119,6 +122,7 @@ struct rungi_instance {
     rungi_call *calls;
     double *normalizer; // by node
     rungi_runtime rt;
+    rungi_update *updates; // by tensor; used where rt.updates is set
     bool own_states;
     int64_t *step_ns;              // by step: time spent, when profiling; else NULL
     struct rungi_step_work *works; // by step, for streams

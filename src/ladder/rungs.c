@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/device.h"
+#include "base/cores.h"
 #include "rung/ladder.h"
 
 static bool say(char *why, size_t size, const char *reason)
@@ -55,6 +55,23 @@ static bool own_kernels(const rungi_train_config *c, char *setting, size_t size,
     return true;
 }
 
+static bool fuse_optimizer(const rungi_train_config *c, char *setting, size_t size, char *why,
+                           size_t why_size)
+{
+    if (c->exact)
+        return say(why, why_size, "exact adds the gradients of its shards first");
+    if (c->train.max_grad_norm > 0)
+        return say(why, why_size, "train.max_grad_norm needs all gradients first");
+    if (c->plan.kernels != RUNG_KERNELS_OWN)
+        return say(why, why_size, "needs own kernels, which were not kept");
+    if (c->data.batch_size > 8)
+        return say(why, why_size, "kernels that can do it take up to 8 samples");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "plan.fuse_optimizer=true");
+    return true;
+}
+
 static bool autotune(const rungi_train_config *c, char *setting, size_t size, char *why,
                      size_t why_size)
 {
@@ -71,7 +88,7 @@ static bool workers(const rungi_train_config *c, char *setting, size_t size, cha
 {
     if (c->data.source == RUNGI_DATA_PRELOADED)
         return say(why, why_size, "preloaded data need no workers");
-    int64_t wanted = rungi_cpu_count() > 1 ? 2 : 1;
+    int64_t wanted = rungi_core_count() > 1 ? 2 : 1;
     if (c->data.num_workers >= wanted)
         return say(why, why_size, "the base has it already");
     snprintf(setting, size, "data.num_workers=%" PRId64, wanted);
@@ -108,7 +125,7 @@ static bool huge_pages(const rungi_train_config *c, char *setting, size_t size, 
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
 {
-    int cores = rungi_cpu_count();
+    int cores = rungi_core_count();
     int64_t now = c->device.threads ? c->device.threads : cores;
     if (now < cores)
         snprintf(setting, size, "device.threads=%d", cores);
@@ -133,6 +150,8 @@ const rungi_rung rungi_rungs[] = {
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
     {"own_kernels", "rung's own kernels where they are better", RUNGI_NUMERIC, own_kernels},
+    {"fuse_optimizer", "weights updated where their gradient is computed", RUNGI_EXACT,
+     fuse_optimizer},
     {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},
     {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
     {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},

@@ -84,13 +84,22 @@ typedef struct rungi_query {
     rung_isa isa;
 } rungi_query;
 
+// Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter
+// with it, so that the gradient is never stored. Pieces may come from several threads at once, each
+// element once.
+typedef struct rungi_update {
+    void (*apply)(void *self, int64_t at, const float *grad, int64_t count);
+    void *self; // NULL: the gradient is to be stored
+} rungi_update;
+
 // Numbers that change from step to step.
 typedef struct rungi_runtime {
     uint64_t seed;
     uint64_t step;
-    int64_t sample_offset;    // position of this shard's first sample in the global batch
-    int64_t samples;          // of this shard
-    const double *normalizer; // per node id: the global divisor of a loss; NULL: the local one
+    int64_t sample_offset;       // position of this shard's first sample in the global batch
+    int64_t samples;             // of this shard
+    const double *normalizer;    // per node id: the global divisor of a loss; NULL: the local one
+    const rungi_update *updates; // per buffer, for kernels that update; NULL: none this time
 } rungi_runtime;
 
 typedef struct rungi_call {
@@ -125,6 +134,8 @@ typedef struct rungi_kernel {
     // Forward: it applies the query's fused operators, those that can_run accepts. Without this it
     // is never asked to.
     bool fuses;
+    // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
+    bool updates;
     // Makes the state for this work. NULL: there is none.
     rung_status (*create)(const rungi_query *q, rungi_setup *setup);
     void (*destroy)(void *state);
@@ -234,6 +245,15 @@ static inline uint32_t rungi_bit(int i)
 static inline void *rungi_ptr(const rungi_call *c, const rungi_operand *o)
 {
     return o->buffer < 0 ? NULL : c->ptr[o->buffer];
+}
+
+// What takes a gradient in place of its buffer; NULL: store it.
+static inline const rungi_update *rungi_update_of(const rungi_call *c, const rungi_operand *grad)
+{
+    if (!c->rt->updates || grad->buffer < 0)
+        return NULL;
+    const rungi_update *u = &c->rt->updates[grad->buffer];
+    return u->self ? u : NULL;
 }
 
 static inline int64_t rungi_shape_size(const rung_shape *shape)

@@ -2,12 +2,12 @@
 #include "rung/opbench.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "measure/ceilings.h"
 #include "ops/trial.h"
@@ -270,14 +270,13 @@ static void order_rows(bench *b)
 static rung_status measure_machine(bench *b)
 {
     int threads = b->options->threads;
-    cpu_set_t cores;
     rungi_ceilings c;
     if (b->options->machine) {
         b->machine = *b->options->machine;
         return RUNG_OK;
     }
     if (threads <= 0)
-        threads = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+        threads = rungi_core_count();
     RUNG_TRY(rungi_ceilings_measure(b->context, threads, &c));
     b->machine = (rung_machine){.isa = c.isa,
                                 .threads = threads,

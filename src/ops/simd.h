@@ -19,6 +19,10 @@
 #    define RUNGI_VECTORIZE
 #endif
 
+// Put before a loop of few iterations that index an array of vectors: with constant indexes these
+// stay in registers.
+#define RUNGI_UNROLL _Pragma("GCC unroll 16")
+
 // Picks the table of the instruction set: RUNGI_LOOPS_FOR(isa, rungi_unary_loops).
 #if defined(__x86_64__)
 #    define RUNGI_LOOPS_FOR(isa, table) ((isa) >= RUNG_ISA_AVX2 ? &table##_avx2 : &table##_plain)

@@ -4,6 +4,7 @@
 #ifndef RUNGI_OPTIM_OPTIMIZER_H
 #define RUNGI_OPTIM_OPTIMIZER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,12 +18,23 @@ enum { RUNGI_OPTIM_BLOCK = 4096 };
 // Elements below which a pass does not open a parallel region.
 enum { RUNGI_OPTIM_PARALLEL = 32768 };
 
+// A parameter that is updated piece by piece while its gradient is computed.
+typedef struct rungi_optim_part {
+    rungi_step_fn *step;
+    rungi_step_coef coef;
+    float *param, *state[RUNG_OPTIMIZER_STATES]; // of its first element; NULL: no such state
+    atomic_bool bad;                             // a gradient was not finite
+} rungi_optim_part;
+
 typedef struct rungi_optim_segment {
     char *name; // owned
     int64_t begin, end;
     int group;
     bool frozen;
     int64_t steps;
+    bool taken;    // this step's update is done in parts
+    bool left_out; // of the runs, because it was taken when they were planned
+    rungi_optim_part part;
     int64_t first_block, block_count; // of the gradient norm; none while frozen
     double norm;
 } rungi_optim_segment;
@@ -90,11 +102,18 @@ double rungi_clip_coefficient(double norm, double max_norm);
 bool rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
                            const rung_rates *rates, double scale, double limit, int threads);
 
-// Numbers of the next step for a segment's elements, for kernels that update in their own loops.
-rungi_step_coef rungi_optimizer_coef(const rung_optimizer *optimizer, int group, int64_t steps,
-                                     const rung_rates *rates, double scale, double limit);
+// Does this update look at all gradients before it changes anything?
+bool rungi_optimizer_needs_all(const rung_optimizer_update *update);
 
-// Counts a step that such kernels have done.
-void rungi_optimizer_count_step(rung_optimizer *optimizer);
+// The next step of a segment is done in parts, by rungi_optimizer_apply_part (whose `self` this
+// gives), before rung_optimizer_step does the rest with the same update (which may not need all
+// gradients). The bits are those of a whole step.
+rungi_optim_part *rungi_optimizer_take(rung_optimizer *optimizer, int64_t segment, float *params,
+                                       const rung_optimizer_update *update);
+// Updates elements [at, at + count) of the segment with their gradient. From any thread.
+void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64_t count);
+
+// The segment that begins at that element; -1: none.
+int64_t rungi_optimizer_segment_at(const rung_optimizer *optimizer, int64_t begin);
 
 #endif

@@ -33,9 +33,18 @@ static void plan_blocks(rung_optimizer *opt, rungi_optim_segment *segment)
     segment->block_count = opt->block_count - segment->first_block;
 }
 
+// Are other segments taken than when the runs were planned?
+static bool others_taken(const rung_optimizer *opt)
+{
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        if (opt->segments[i].taken != opt->segments[i].left_out)
+            return true;
+    return false;
+}
+
 void rungi_optimizer_plan(rung_optimizer *opt)
 {
-    if (opt->planned)
+    if (opt->planned && !others_taken(opt))
         return;
     opt->planned = true;
     opt->run_count = opt->run_elements = opt->block_count = 0;
@@ -44,9 +53,10 @@ void rungi_optimizer_plan(rung_optimizer *opt)
         rungi_optim_segment *segment = &opt->segments[i];
         segment->norm = 0;
         segment->block_count = 0;
+        segment->left_out = segment->taken;
         if (segment->begin == segment->end)
             continue;
-        if (segment->frozen) {
+        if (segment->frozen || segment->taken) {
             last = NULL;
             continue;
         }
@@ -101,8 +111,8 @@ double rungi_clip_coefficient(double norm, double max_norm)
     return coefficient < 1 ? coefficient : 1;
 }
 
-rungi_step_coef rungi_optimizer_coef(const rung_optimizer *opt, int group, int64_t steps,
-                                     const rung_rates *rates, double scale, double limit)
+static rungi_step_coef coef_of(const rung_optimizer *opt, int group, int64_t steps,
+                               const rung_rates *rates, double scale, double limit)
 {
     const rung_optimizer_options *o = &opt->options;
     double lr = rates->lr * opt->groups[group].lr_multiplier;
@@ -133,7 +143,7 @@ rungi_step_coef rungi_optimizer_coef(const rung_optimizer *opt, int group, int64
     return c;
 }
 
-void rungi_optimizer_count_step(rung_optimizer *opt)
+static void count_step(rung_optimizer *opt)
 {
     for (int64_t i = 0; i < opt->segment_count; i++)
         opt->segments[i].steps += !opt->segments[i].frozen;
@@ -172,15 +182,14 @@ bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grad
 {
     rungi_optimizer_plan(opt);
     for (int64_t i = 0; i < opt->run_count; i++)
-        opt->coefs[i] =
-            rungi_optimizer_coef(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
+        opt->coefs[i] = coef_of(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
     int shares = threads_for(opt, threads);
     atomic_bool finite = true;
 #pragma omp parallel for schedule(static) num_threads(shares) if (shares > 1)
     for (int share = 0; share < shares; share++)
         if (!apply_share(opt, params, grads, share, shares))
             atomic_store(&finite, false);
-    rungi_optimizer_count_step(opt);
+    count_step(opt);
     return atomic_load(&finite);
 }
 
@@ -189,7 +198,7 @@ static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
 {
     for (int64_t i = 0; i < opt->segment_count; i++)
         for (int64_t k = opt->segments[i].begin; k < opt->segments[i].end; k++)
-            if (!opt->segments[i].frozen && !isfinite(grads[k]))
+            if (!opt->segments[i].frozen && !opt->segments[i].taken && !isfinite(grads[k]))
                 return i;
     return -1;
 }
@@ -215,6 +224,66 @@ static rung_status check_update(const rung_optimizer *opt, const rung_optimizer_
     return RUNG_OK;
 }
 
+static double unscale_of(const rung_optimizer_update *u)
+{
+    return u->loss_scale > 0 ? 1 / u->loss_scale : 1;
+}
+
+static double limit_of(const rung_optimizer_update *u)
+{
+    return u->max_grad_value > 0 ? u->max_grad_value : INFINITY;
+}
+
+bool rungi_optimizer_needs_all(const rung_optimizer_update *u)
+{
+    return u->max_grad_norm > 0 || u->want_norm || u->skip_nonfinite;
+}
+
+rungi_optim_part *rungi_optimizer_take(rung_optimizer *opt, int64_t segment, float *params,
+                                       const rung_optimizer_update *u)
+{
+    rungi_optim_segment *s = &opt->segments[segment];
+    rungi_optim_part *part = &s->part;
+    part->step = opt->step;
+    part->coef = coef_of(opt, s->group, s->steps, &u->rates, unscale_of(u), limit_of(u));
+    part->param = params + s->begin;
+    for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
+        part->state[i] = opt->state[i] ? opt->state[i] + s->begin : NULL;
+    atomic_store(&part->bad, false);
+    s->taken = true;
+    return part;
+}
+
+void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64_t count)
+{
+    rungi_optim_part *p = self;
+    if (p->step(&p->coef, p->param + at, grad, p->state[0] ? p->state[0] + at : NULL,
+                p->state[1] ? p->state[1] + at : NULL, count))
+        atomic_store(&p->bad, true);
+}
+
+int64_t rungi_optimizer_segment_at(const rung_optimizer *opt, int64_t begin)
+{
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        if (opt->segments[i].begin == begin)
+            return i;
+    return -1;
+}
+
+// Ends what was done in parts.
+static rung_status end_parts(rung_optimizer *opt)
+{
+    const rungi_optim_segment *bad = NULL;
+    for (int64_t i = 0; i < opt->segment_count; i++) {
+        rungi_optim_segment *s = &opt->segments[i];
+        if (s->taken && !bad && atomic_load(&s->part.bad))
+            bad = s;
+        s->taken = false;
+    }
+    return bad ? RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is NaN or infinite", bad->name)
+               : RUNG_OK;
+}
+
 static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads, int64_t index)
 {
     const rungi_optim_segment *segment = &opt->segments[index];
@@ -231,8 +300,8 @@ rung_status rung_optimizer_step(rung_optimizer *opt, float *params, const float 
 {
     RUNG_TRY(check_update(opt, u));
     rung_optimizer_report report = {.applied = true, .grad_norm = NAN, .clip = 1, .nonfinite = -1};
-    double unscale = u->loss_scale > 0 ? 1 / u->loss_scale : 1;
-    if (u->max_grad_norm > 0 || u->want_norm || u->skip_nonfinite) {
+    double unscale = unscale_of(u);
+    if (rungi_optimizer_needs_all(u)) {
         report.grad_norm = rungi_optimizer_norm(opt, grads, unscale, u->threads, &report.nonfinite);
         if (report.nonfinite >= 0 && !u->skip_nonfinite)
             return fail_nonfinite(opt, grads, report.nonfinite);
@@ -240,13 +309,13 @@ rung_status rung_optimizer_step(rung_optimizer *opt, float *params, const float 
         if (u->max_grad_norm > 0 && report.applied)
             report.clip = rungi_clip_coefficient(report.grad_norm, u->max_grad_norm);
     }
-    double limit = u->max_grad_value > 0 ? u->max_grad_value : INFINITY;
     if (report.applied && !rungi_optimizer_apply(opt, params, grads, &u->rates,
-                                                 unscale * report.clip, limit, u->threads)) {
+                                                 unscale * report.clip, limit_of(u), u->threads)) {
         report.nonfinite = find_nonfinite(opt, grads);
         if (report.nonfinite >= 0) // else it lies in padding that a run bridges
             return fail_nonfinite(opt, grads, report.nonfinite);
     }
+    RUNG_TRY(end_parts(opt));
     if (report_out)
         *report_out = report;
     return RUNG_OK;

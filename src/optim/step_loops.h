@@ -10,8 +10,8 @@
 //              p = p * shrink - lr' * m / (sqrt(v) / sqrt(1 - beta2^t) + eps),
 //              lr' = lr / (1 - beta1^t)
 //
-// weight_decay = 0, shrink = 1 and grad_scale = 1 change no bits, so that there are no variants for
-// them: the loops are bound by memory.
+// weight_decay = 0, shrink = 1, grad_scale = 1 and no limit change no bits, so that there are no
+// variants for them, but for plain SGD: the others are bound by memory.
 #include <math.h>
 #include <string.h>
 
@@ -34,11 +34,27 @@ static inline float step_gradient(const rungi_step_coef *c, float grad, float pa
     return g + c->weight_decay * param;
 }
 
+static bool step_sgd_plain(const rungi_step_coef *coef, float *restrict param,
+                           const float *restrict grad, float *restrict state0,
+                           float *restrict state1, int64_t count)
+{
+    (void)state0, (void)state1;
+    const float lr = coef->lr;
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bad |= step_nonfinite(grad[i]);
+        param[i] -= lr * grad[i];
+    }
+    return bad;
+}
+
 static bool step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,
                      float *restrict state0, float *restrict state1, int64_t count)
 {
     (void)state0, (void)state1;
     const rungi_step_coef c = *coef;
+    if (c.grad_scale == 1 && c.weight_decay == 0 && c.grad_limit == INFINITY)
+        return step_sgd_plain(coef, param, grad, state0, state1, count);
     uint32_t bad = 0;
     for (int64_t i = 0; i < count; i++) {
         bad |= step_nonfinite(grad[i]);

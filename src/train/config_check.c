@@ -99,6 +99,13 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         return rungi_options_fail(options, "plan.autotune",
                                   "cannot be combined with exact, where the choice of kernels is "
                                   "fixed: switch one of them off");
+    if (v->exact && v->plan.fuse_optimizer)
+        return rungi_options_fail(options, "plan.fuse_optimizer",
+                                  "cannot be combined with exact, which adds the gradients of its "
+                                  "shards first: switch one of them off");
+    if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
+        rungi_options_note(options, context, "plan.fuse_optimizer",
+                           "ignored, because train.max_grad_norm needs all gradients first");
     if (v->device.list.count != 1)
         return rungi_options_fail(options, "device.list",
                                   "names %zu devices, but strategy %s uses one",

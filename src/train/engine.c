@@ -109,12 +109,15 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
                               .n_outputs = x->loss ? 0 : n,
                               .threads = e->threads,
                               .fuse = e->options.fuse,
+                              .fuse_optimizer = e->options.fuse_optimizer && !e->team,
                               .layout = e->options.layout,
                               .kernels = e->options.kernels,
                               .tuning = e->options.tuning,
                               .arena = e->arenas[0]};
     RUNG_TRY(rung_compile(e->graph, e->state, &o, &x->plan));
     x->instances[0] = x->plan->instance;
+    for (size_t i = 0; i < x->plan->steps.count; i++)
+        x->has_updates |= x->plan->steps.data[i].updates >= 0;
     return RUNG_OK;
 }
 

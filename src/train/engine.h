@@ -13,6 +13,7 @@
 #include "base/team.h"
 #include "graph/plan.h"
 #include "measure/timeline.h"
+#include "rung/optim.h"
 
 typedef struct rungi_engine rungi_engine;
 
@@ -21,6 +22,7 @@ typedef struct rungi_engine_options {
     int shards;  // under exact: a power of two up to RUNGI_MAX_SHARDS
     int threads; // 0: the device's
     bool fuse;
+    bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
     rung_tuning *tuning;      // borrowed; NULL: kernels by each operator's order
@@ -38,6 +40,11 @@ typedef struct rungi_batch_view {
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
+    // Training: kernels may update parameters instead of storing gradients, as the next
+    // rung_optimizer_step with this update would do; it does the rest. Backward is left out then
+    // when the loss is not finite. NULL: all gradients are stored.
+    rung_optimizer *optimizer;
+    const rung_optimizer_update *update;
 } rungi_batch_view;
 
 // Makes an engine for a graph and its state. All are borrowed.

@@ -12,6 +12,7 @@ typedef struct rungi_shard_plan {
     int64_t count;
     rung_plan *plan;
     rungi_instance *instances[RUNGI_MAX_SHARDS]; // [0] is the plan's own
+    bool has_updates;                            // a kernel of it can update a parameter
 } rungi_shard_plan;
 
 struct rungi_engine {
@@ -29,7 +30,7 @@ struct rungi_engine {
     double *counts; // loss divisors by node
     // of the call under way
     const rungi_batch_view *batch;
-    bool training;
+    bool training, updating;
     rungi_shard_plan *now[RUNGI_MAX_SHARDS];
     float losses[RUNGI_MAX_SHARDS];
     int active;      // shards that have samples

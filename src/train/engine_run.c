@@ -2,10 +2,12 @@
 // One call of the engine: a batch through all its shards.
 #include "train/engine_inside.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "optim/optimizer.h"
 
 static size_t sample_bytes(const rungi_engine *e, int value)
 {
@@ -53,6 +55,29 @@ static void count_batch(rungi_engine *e)
     }
 }
 
+// Lets kernels that can do it update their parameters, if nothing else needs the gradients.
+static void begin_updates(rungi_engine *e)
+{
+    const rungi_batch_view *b = e->batch;
+    rungi_instance *instance = e->now[0]->instances[0];
+    const rung_plan *plan = e->now[0]->plan;
+    e->updating = e->training && e->now[0]->has_updates && !e->streams[0] && b->optimizer &&
+                  b->update && !rungi_optimizer_needs_all(b->update);
+    instance->rt.updates = e->updating ? instance->updates : NULL;
+    for (size_t i = 0; e->updating && i < plan->steps.count; i++) {
+        int grad = plan->steps.data[i].updates;
+        if (grad < 0)
+            continue;
+        int entry = e->state->entry_of[plan->tensors.data[grad].value];
+        int64_t segment = rungi_optimizer_segment_at(b->optimizer, e->state->entries[entry].offset);
+        instance->updates[grad] = (rungi_update){0};
+        if (segment >= 0)
+            instance->updates[grad] = (rungi_update){
+                rungi_optimizer_apply_part,
+                rungi_optimizer_take(b->optimizer, segment, e->state->params, b->update)};
+    }
+}
+
 // Marks what compute is doing: mark 0 forward, 1 backward, 2 the end.
 static rung_status phase(rungi_engine *e, int member, int mark)
 {
@@ -75,6 +100,11 @@ static rung_status run_steps(rungi_engine *e, int member, rungi_instance *instan
                               : rungi_instance_run(instance, begin, end);
 }
 
+static float loss_of(const rungi_engine *e, int s)
+{
+    return *(float *)e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[e->graph->loss]];
+}
+
 // One shard, from its inputs to its gradients. Its loss is read before the next shard of this
 // worker takes the arena.
 static rung_status run_shard(rungi_engine *e, int member, int s)
@@ -83,7 +113,7 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     const rung_plan *plan = e->now[s]->plan;
     RUNG_TRY(phase(e, member, 0));
     RUNG_TRY(run_steps(e, member, instance, 0, plan->n_forward));
-    if (e->training) {
+    if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(phase(e, member, 1));
         RUNG_TRY(run_steps(e, member, instance, plan->n_forward, (int)plan->steps.count));
     }
@@ -91,7 +121,7 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     if (e->streams[member])
         RUNG_TRY(rung_stream_sync(e->streams[member]));
     if (e->now[s]->loss)
-        e->losses[s] = *(float *)instance->ptr[plan->value_tensor[e->graph->loss]];
+        e->losses[s] = loss_of(e, s);
     return RUNG_OK;
 }
 
@@ -176,6 +206,7 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     e->training = training;
     RUNG_TRY(rungi_engine_plans(e, training, loss, batch->count));
     RUNG_TRY(bind(e));
+    begin_updates(e);
     if (loss)
         count_batch(e);
     if (e->team) {

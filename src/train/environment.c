@@ -5,7 +5,6 @@
 #include <hwloc.h>
 #include <jansson.h>
 #include <png.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -17,6 +16,7 @@
 #    include <omp.h>
 #endif
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -135,9 +135,9 @@ static void add_cores(rungi_string *out)
 {
     char value[300];
     cpu_set_t set;
-    int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    rungi_cores_allowed(&set);
     snprintf(value, sizeof value, "%ld online, %d allowed by affinity",
-             sysconf(_SC_NPROCESSORS_ONLN), allowed);
+             sysconf(_SC_NPROCESSORS_ONLN), CPU_COUNT(&set));
     char *text = read_text("/sys/fs/cgroup/cpu.max");
     double quota, period;
     if (text && sscanf(text, "%lf %lf", &quota, &period) == 2 && period > 0)

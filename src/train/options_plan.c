@@ -25,6 +25,14 @@ const rungi_option rungi_plan_options[] = {
      RUNGI_AT(rungi_plan_config, fuse),
      .initial = "false",
      .help = "Computes bias and activation inside of the convolution or linear layer before them."},
+    {.key = "plan.fuse_optimizer",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_plan_config, fuse_optimizer),
+     .initial = "false",
+     .help =
+         "Updates a weight where its gradient is computed, without storing that, in kernels that "
+         "can do it. Steps in which the gradient is needed (clipping by norm, logging its norm) "
+         "store it all the same. Not with exact."},
     {.key = "plan.layout",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_plan_config, layout),

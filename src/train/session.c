@@ -73,6 +73,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                &(rungi_engine_options){.exact = c->exact,
                                                        .shards = (int)c->train.shards,
                                                        .fuse = c->plan.fuse,
+                                                       .fuse_optimizer = c->plan.fuse_optimizer,
                                                        .layout = c->plan.layout,
                                                        .kernels = c->plan.kernels,
                                                        .tuning = s->tuning,

@@ -88,11 +88,10 @@ int rungi_session_transforms(const rungi_session *s, bool training, const rung_f
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
 
-// session_step.c: forward and backward of a batch as step `step` (from 0), which leaves the
-// gradients in the state; and a whole step with its update, as training without a trainer's checks
-// takes it.
+// session_step.c: forward and backward of a batch as step `step` (from 0), for rung_optimizer_step
+// with `update` to follow; and a whole step, as training without a trainer's checks takes it.
 rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, int64_t step,
-                                    double *loss_out);
+                                    const rung_optimizer_update *update, double *loss_out);
 rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,
                                double *loss_out);
 

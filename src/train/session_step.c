@@ -4,27 +4,29 @@
 #include "train/session.h"
 
 rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, int64_t step,
-                                    double *loss_out)
+                                    const rung_optimizer_update *update, double *loss_out)
 {
     rungi_feed feeds[RUNG_MAX_FIELDS];
     rungi_batch_view view = {.count = batch->count,
                              .feeds = feeds,
                              .n_feeds = rungi_session_feeds(s, batch, feeds),
                              .seed = (uint64_t)s->c->seed,
-                             .step = (uint64_t)step};
+                             .step = (uint64_t)step,
+                             .optimizer = s->optimizer,
+                             .update = update};
     return rungi_engine_train(s->engine, &view, loss_out);
 }
 
 rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,
                                double *loss_out)
 {
-    RUNG_TRY(rungi_session_gradients(s, batch, step, loss_out));
-    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, step);
     rung_schedule_state schedule = rung_schedule_start(&s->schedule);
     rung_optimizer_update update = {.rates = rung_schedule_rates(&s->schedule, &schedule, step),
                                     .max_grad_norm = s->c->train.max_grad_norm,
                                     .max_grad_value = s->c->train.clip_value,
                                     .threads = rung_device_threads(s->device)};
+    RUNG_TRY(rungi_session_gradients(s, batch, step, &update, loss_out));
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, step);
     rung_status status =
         rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &update, NULL);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);

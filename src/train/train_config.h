@@ -140,6 +140,7 @@ typedef struct rungi_checkpoint_config {
 
 typedef struct rungi_plan_config {
     bool fuse;
+    bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
     bool autotune;

@@ -112,29 +112,34 @@ static bool due(int64_t every, int64_t step, bool epoch_ended)
 
 // ---- a step -----------------------------------------------------------------------------------
 
-static rung_status update(rung_trainer *t, const rung_batch *batch, double loss)
+static rung_optimizer_update update_of(rung_trainer *t)
+{
+    const rungi_loop_config *c = &t->s->c->train;
+    return (rung_optimizer_update){
+        .rates = rung_schedule_rates(&t->s->schedule, &t->at.schedule, t->at.step),
+        .max_grad_norm = c->max_grad_norm,
+        .max_grad_value = c->clip_value,
+        .want_norm = (t->at.step + 1) % c->log_every == 0,
+        .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
+        .threads = rung_device_threads(t->s->device)};
+}
+
+static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_optimizer_update *u,
+                          double loss)
 {
     rungi_session *s = t->s;
-    const rungi_loop_config *c = &s->c->train;
-    if (!isfinite(loss) && c->on_nan == RUNGI_NAN_STOP)
+    if (!isfinite(loss) && s->c->train.on_nan == RUNGI_NAN_STOP)
         return rungi_trainer_diverged(t, batch, loss, NULL);
-    rung_optimizer_update u = {.rates =
-                                   rung_schedule_rates(&s->schedule, &t->at.schedule, t->at.step),
-                               .max_grad_norm = c->max_grad_norm,
-                               .max_grad_value = c->clip_value,
-                               .want_norm = (t->at.step + 1) % c->log_every == 0,
-                               .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
-                               .threads = rung_device_threads(s->device)};
     rung_optimizer_report report;
     rung_status status =
-        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &u, &report);
+        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, u, &report);
     if (status == RUNG_DIVERGED)
         return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
     if (status != RUNG_OK)
         return rungi_fail_prefix("step %" PRId64, t->at.step + 1);
-    t->last_lr = u.rates.lr;
+    t->last_lr = u->rates.lr;
     t->last_loss = loss;
-    if (u.want_norm || u.max_grad_norm > 0)
+    if (u->want_norm || u->max_grad_norm > 0)
         t->last_norm = report.grad_norm;
     return RUNG_OK;
 }
@@ -143,9 +148,10 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
 {
     rungi_session *s = t->s;
     double loss;
-    RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &loss));
+    rung_optimizer_update u = update_of(t);
+    RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &u, &loss));
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, t->at.step);
-    rung_status status = update(t, batch, loss);
+    rung_status status = update(t, batch, &u, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     rungi_windows_step(t, batch->count, loss);

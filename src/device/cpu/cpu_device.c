@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual CPU devices: memory, streams and events over threads.
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/context.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "device/device.h"
 
@@ -92,6 +92,7 @@ static rung_status perform(const rung_device *device, const work *w)
 static void *stream_main(void *arg)
 {
     cpu_stream *s = arg;
+    rungi_cores_unbind();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (s->added == s->finished && !s->ending)
@@ -274,40 +275,3 @@ const rungi_device_backend rungi_cpu_backend = {
     .event_sync = cpu_event_sync,
     .event_done = cpu_event_done,
 };
-
-// The smallest quota in whole cores that control groups (version 2, else 1) put on this process.
-static int cgroup_quota(int cores)
-{
-    long quota = -1, period = -1;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file) {
-        if (fscanf(file, "%ld %ld", &quota, &period) != 2)
-            quota = -1;
-        fclose(file);
-    } else {
-        const char *names[] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                               "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
-        long *values[] = {&quota, &period};
-        for (int i = 0; i < 2; i++) {
-            file = fopen(names[i], "re");
-            if (!file || fscanf(file, "%ld", values[i]) != 1)
-                quota = -1;
-            if (file)
-                fclose(file);
-        }
-    }
-    if (quota <= 0 || period <= 0)
-        return cores;
-    long whole = (quota + period - 1) / period;
-    return whole < cores ? (int)whole : cores;
-}
-
-int rungi_cpu_count(void)
-{
-    cpu_set_t set;
-    int cores = 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        cores = CPU_COUNT(&set);
-    cores = cgroup_quota(cores);
-    return cores < 1 ? 1 : cores;
-}

@@ -66,6 +66,23 @@ static rung_status forward_run(const rungi_call *c)
     return RUNG_OK;
 }
 
+enum { CHUNK = 1024 };
+
+// The weight's gradient a chunk at a time, for an update to take.
+static void weight_update(const rungi_query *q, const rungi_update *update, const float *x,
+                          const float *gy, rungi_linear_sizes s)
+{
+    RUNGI_PARALLEL_TASKS(threads_for(q, s))
+    for (int k = 0; k < PIECES; k++)
+        for (int64_t o = piece_begin(s.out, k); o < piece_begin(s.out, k + 1); o++)
+            for (int64_t i = 0; i < s.in; i += CHUNK) {
+                _Alignas(64) float grad[CHUNK];
+                int64_t count = s.in - i < CHUNK ? s.in - i : CHUNK;
+                loops(q)->weight_row(x + i, gy + o, grad, s.rows, s.in, s.out, count);
+                update->apply(update->self, o * s.in + i, grad, count);
+            }
+}
+
 static rung_status weight_run(const rungi_call *c)
 {
     const rungi_query *q = c->q;
@@ -77,6 +94,11 @@ static rung_status weight_run(const rungi_call *c)
         rungi_linear_sum_rows(gy, gb, s.rows, s.out);
     if (!gw)
         return RUNG_OK;
+    const rungi_update *update = rungi_update_of(c, &q->gin[1]);
+    if (update) {
+        weight_update(q, update, x, gy, s);
+        return RUNG_OK;
+    }
     RUNGI_PARALLEL_TASKS(threads_for(q, s))
     for (int k = 0; k < PIECES; k++)
         loops(q)->weight(x, gy, gw, s.rows, s.in, s.out, piece_begin(s.out, k),
@@ -103,7 +125,11 @@ const rungi_kernel rungi_linear_forward_rows = {.name = "rows",
                                                 .prefers = always,
                                                 .fuses = true,
                                                 .run = forward_run};
-const rungi_kernel rungi_linear_weight_rows = {
-    .name = "rows", .kind = RUNGI_OWN, .can_run = few_rows, .prefers = always, .run = weight_run};
+const rungi_kernel rungi_linear_weight_rows = {.name = "rows",
+                                               .kind = RUNGI_OWN,
+                                               .can_run = few_rows,
+                                               .prefers = always,
+                                               .updates = true,
+                                               .run = weight_run};
 const rungi_kernel rungi_linear_data_rows = {
     .name = "rows", .kind = RUNGI_OWN, .can_run = few_rows, .prefers = always, .run = data_run};

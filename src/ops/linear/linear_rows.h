@@ -12,6 +12,10 @@ typedef struct rungi_linear_loops {
     // gw[o] = sum over r of gy[r, o] * x[r] for o in [begin, end)
     void (*weight)(const float *x, const float *gy, float *gw, int64_t rows, int64_t in,
                    int64_t out, int64_t begin, int64_t end);
+    // The same for one row of gw, or `count` elements of it: gw[i] = sum over r of gy[r, 0] * x[r,
+    // i].
+    void (*weight_row)(const float *x, const float *gy, float *gw, int64_t rows, int64_t in,
+                       int64_t out, int64_t count);
     // gx[r, i] = sum over o of gy[r, o] * w[o, i] for i in [begin, end)
     void (*data)(const float *gy, const float *w, float *gx, int64_t rows, int64_t in, int64_t out,
                  int64_t begin, int64_t end);
