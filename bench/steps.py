@@ -52,7 +52,7 @@ def choose(start, variants, effort, tell):
 
 def our_variants(model):
     if model == "mlp":
-        return ["plan.fuse=true plan.kernels=own", "plan.fuse=false plan.kernels=own",
+        return ["plan.fuse=true plan.kernels=own", "plan.fuse=true plan.kernels=own plan.fuse_optimizer=true",
                 "plan.fuse=true plan.kernels=library"]
     return [f"plan.layout={layout} plan.fuse=true plan.kernels={kernels}"
             for layout, kernels in (("channels_last", "own"), ("blocked", "own"), ("plain", "own"),
