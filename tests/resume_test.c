@@ -329,6 +329,28 @@ static void add_listing(const char *path, char *out, size_t size)
     rungi_names_fini(&names);
 }
 
+// Killed after the last checkpoint was in place, before the marks were moved: they are what eval
+// and compare look for.
+static void marks_are_moved_later(void **state)
+{
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *run = test_path(*state, "run"), *whole = test_path(*state, "whole");
+    const char *const overrides[] = {"train.steps=16", NULL};
+    char latest[300];
+    assert_ok(training_run(context, TRAINING_MLP, overrides, whole, NULL));
+    assert_ok(training_run(context, TRAINING_MLP, overrides, run, NULL));
+    snprintf(latest, sizeof latest, "%s/checkpoints/latest", run);
+    test_write(latest, "step-00000008\n", 14);
+    rung_trainer *trainer;
+    bool finished = false;
+    assert_ok(rung_trainer_resume(context, run, NULL, 0, &finished, &trainer));
+    assert_true(finished);
+    rung_trainer_destroy(&trainer);
+    assert_same_bits(run, whole);
+    rung_context_destroy(&context);
+}
+
 static void a_finished_run_stays(void **state)
 {
     static char before[16384], after[16384];
@@ -540,6 +562,7 @@ int main(void)
         IN_FOLDER(from_the_start),
         IN_FOLDER(damaged_checkpoints_are_passed_over),
         IN_FOLDER(weights_alone_do_not_resume),
+        IN_FOLDER(marks_are_moved_later),
         IN_FOLDER(a_finished_run_stays),
         IN_FOLDER(another_run_is_refused),
         IN_FOLDER(each_step_is_recorded_once),

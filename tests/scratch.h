@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "formats/file_io.h"
+#include "base/file_io.h"
+#include "base/fs.h"
 #include "testing.h"
 
 // Makes a folder under $TMPDIR or /tmp. The test ends it with scratch_remove.
@@ -34,7 +35,7 @@ static inline void scratch_write(const char *path, const void *data, size_t size
 static inline char *scratch_read(const char *path, size_t *size_out)
 {
     char *data = NULL;
-    assert_ok(rungi_io_read_all(path, (size_t)1 << 30, &data, size_out));
+    assert_ok(rungi_fs_read(path, (size_t)1 << 30, &data, size_out));
     return data;
 }
 

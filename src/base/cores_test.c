@@ -47,6 +47,9 @@ static void binding_hides_no_core(void **state)
     (void)state;
     cpu_set_t set;
     int count, thread;
+#if defined(__clang__)
+    skip_because("clang's OpenMP knows no places once the libgomp of oneDNN has bound the thread");
+#endif
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     ask("OMP_PROC_BIND=false", &count, &thread);
     assert_int_equal(thread, CPU_COUNT(&set));

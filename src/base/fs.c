@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -72,6 +73,22 @@ static rung_status fail_not_folder(const char *path, const char *doing)
     return status;
 }
 
+rung_status rungi_fs_fail_full(const char *path, int error, uint64_t needed)
+{
+    char wants[64] = "", has[64] = "", amount[32];
+    struct statvfs fs;
+    char *folder = rungi_path_folder(path);
+    if (needed)
+        snprintf(wants, sizeof wants, ", %s (%llu bytes) needed",
+                 rungi_text_bytes(needed, amount, sizeof amount), (unsigned long long)needed);
+    if (folder && statvfs(folder, &fs) == 0)
+        snprintf(has, sizeof has, ", %s free",
+                 rungi_text_bytes((uint64_t)fs.f_bavail * fs.f_frsize, amount, sizeof amount));
+    free(folder);
+    return RUNG_FAIL(RUNG_IO, "%s: disk full%s%s%s; free some space or choose another folder", path,
+                     error == EDQUOT ? " (quota)" : "", wants, has);
+}
+
 rung_status rungi_fs_fail(const char *path, const char *doing, int error)
 {
     switch (error) {
@@ -84,9 +101,7 @@ rung_status rungi_fs_fail(const char *path, const char *doing, int error)
         return fail_not_folder(path, doing);
     case ENOSPC:
     case EDQUOT:
-        return RUNG_FAIL(RUNG_IO,
-                         "%s: %s: no space left there (free some, or choose another place)", path,
-                         doing);
+        return rungi_fs_fail_full(path, error, 0);
     case EACCES:
     case EPERM:
     case EROFS:
@@ -157,31 +172,6 @@ rung_status rungi_fs_read(const char *path, size_t limit, char **data_out, size_
 close_file:
     free(data);
     close(fd);
-    return status;
-}
-
-rung_status rungi_fs_make_folders(const char *path)
-{
-    char *part = rungi_text_copy(path);
-    RUNG_CHECK(part, RUNG_NO_MEMORY, "%s: cannot create folder: out of memory", path);
-    rung_status status = RUNG_OK;
-    if (!*part)
-        status = rungi_fs_fail(path, "cannot create folder", ENOENT);
-    for (char *end = part; *end && status == RUNG_OK;) {
-        end += strspn(end, "/");
-        end += strcspn(end, "/");
-        char kept = *end;
-        *end = 0;
-        if (mkdir(part, 0777) != 0) {
-            int error = errno;
-            // An existing folder may answer EEXIST, or EROFS or EACCES on the way to it.
-            if (!rungi_fs_is_folder(part))
-                status =
-                    rungi_fs_fail(part, "cannot create folder", error == EEXIST ? ENOTDIR : error);
-        }
-        *end = kept;
-    }
-    free(part);
     return status;
 }
 
@@ -272,32 +262,6 @@ static rung_status remove_at(int folder, const char *name, const char *path)
 rung_status rungi_fs_remove_tree(const char *path)
 {
     return remove_at(AT_FDCWD, path, path);
-}
-
-rung_status rungi_fs_sync_folder(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return rungi_fs_fail(path, "cannot open", errno);
-    // Some file systems have nothing to do for a folder, and say EINVAL.
-    int error = fsync(fd) != 0 && errno != EINVAL ? errno : 0;
-    close(fd);
-    return error ? rungi_fs_fail(path, "cannot sync", error) : RUNG_OK;
-}
-
-rung_status rungi_fs_rename(const char *from, const char *to)
-{
-    if (rename(from, to) != 0) {
-        int error = errno;
-        RUNG_CHECK(rungi_fs_exists(from), RUNG_NOT_FOUND,
-                   "%s: cannot rename: no such file or folder", from);
-        return rungi_fs_fail(to, "cannot rename to this", error);
-    }
-    char *folder = rungi_path_folder(to);
-    RUNG_CHECK(folder, RUNG_NO_MEMORY, "%s: cannot sync: out of memory", to);
-    rung_status status = rungi_fs_sync_folder(folder);
-    free(folder);
-    return status;
 }
 
 rung_status rungi_mapping_init(rungi_mapping *mapping, const char *path)

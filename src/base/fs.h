@@ -27,6 +27,10 @@ bool rungi_fs_is_folder(const char *path); // follows links
 // words for people. Returns the status.
 rung_status rungi_fs_fail(const char *path, const char *doing, int error);
 
+// The same for a full disk (ENOSPC or EDQUOT), with the bytes that were to be written (0: unknown)
+// and what is free there.
+rung_status rungi_fs_fail_full(const char *path, int error, uint64_t needed);
+
 // Reads a whole file, at most `limit` bytes; a NUL is put behind the data. Pipes work too. The
 // caller frees *data_out with free(). Errors: RUNG_FORMAT when the file is larger than the limit.
 rung_status rungi_fs_read(const char *path, size_t limit, char **data_out, size_t *size_out);
@@ -47,11 +51,6 @@ void rungi_names_fini(rungi_names *names);
 // Removes a file, or a folder with all that is in it. Links are removed, not followed. A path that
 // does not exist is fine.
 rung_status rungi_fs_remove_tree(const char *path);
-
-// Renames a file or folder and makes the new name durable. An existing file is replaced.
-rung_status rungi_fs_rename(const char *from, const char *to);
-// Makes the names in a folder durable.
-rung_status rungi_fs_sync_folder(const char *path);
 
 // A file mapped read-only. `data` is never NULL; an empty file gives size 0. The file must not be
 // shortened by others while it is mapped.

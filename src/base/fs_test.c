@@ -126,19 +126,6 @@ static void remove_tree_does_not_follow_links(void **state)
     assert_true(rungi_fs_exists(test_path(folder, "keep/file")));
 }
 
-static void rename_replaces(void **state)
-{
-    test_folder *folder = *state;
-    const char *from = test_path(folder, "from"), *to = test_path(folder, "to");
-    test_write(from, "new", 3);
-    test_write(to, "old", 3);
-    assert_ok(rungi_fs_rename(from, to));
-    assert_false(rungi_fs_exists(from));
-    assert_fails(RUNG_NOT_FOUND, "from: cannot rename", rungi_fs_rename(from, to));
-    assert_fails(RUNG_NOT_FOUND, "none/x: cannot rename to this",
-                 rungi_fs_rename(to, test_path(folder, "none/x")));
-}
-
 static void mappings(void **state)
 {
     test_folder *folder = *state;
@@ -168,7 +155,6 @@ int main(void)
         IN_FOLDER(folders_are_made_with_those_above),
         IN_FOLDER(list_is_in_byte_order),
         IN_FOLDER(remove_tree_does_not_follow_links),
-        IN_FOLDER(rename_replaces),
         IN_FOLDER(mappings),
     };
     return RUN_TESTS(tests);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
 #include "base/number.h"
 

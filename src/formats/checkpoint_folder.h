@@ -63,8 +63,8 @@ rung_status rungi_checkpoints_save(rungi_checkpoints *checkpoints, const char *n
                                    const rungi_checkpoint_file *files, size_t file_count,
                                    json_t *state);
 
-// Moves a mark (such as RUNGI_CHECKPOINT_BEST) to the checkpoint `name`, which must exist. Marked
-// checkpoints are not pruned.
+// Moves a mark (such as RUNGI_CHECKPOINT_BEST) to the checkpoint `name`, which must exist; one that
+// is there already is left alone. Marked checkpoints are not pruned.
 rung_status rungi_checkpoints_mark(rungi_checkpoints *checkpoints, const char *mark,
                                    const char *name);
 

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "formats/checkpoint_folder.h"
 #include "formats/checkpoint_manifest.h"
@@ -81,7 +82,7 @@ bool rungi_checkpoint_read_mark(const char *path, char name_out[RUNGI_CHECKPOINT
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > RUNGI_CHECKPOINT_NAME_MAX + 1)
         return false;
-    if (rungi_io_read_all(path, RUNGI_CHECKPOINT_NAME_MAX + 1, &text, &size) != RUNG_OK)
+    if (rungi_fs_read(path, RUNGI_CHECKPOINT_NAME_MAX + 1, &text, &size) != RUNG_OK)
         return false;
     if (size && text[size - 1] == '\n')
         text[--size] = 0;

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "formats/checkpoint_folder.h"
 #include "formats/checkpoint_manifest.h"
 
@@ -23,13 +24,13 @@ struct rungi_checkpoint {
 static rung_status resolve(const char *path, char out[RUNGI_PATH_MAX])
 {
     struct stat st;
-    char name[RUNGI_CHECKPOINT_NAME_MAX + 1], folder[RUNGI_PATH_MAX];
+    char name[RUNGI_CHECKPOINT_NAME_MAX + 1];
     if (stat(path, &st) != 0 || S_ISDIR(st.st_mode))
         return rungi_path_format(out, "%s", path);
     RUNG_CHECK(rungi_checkpoint_read_mark(path, name), RUNG_FORMAT,
                "%s: not a checkpoint: a checkpoint is a folder with " RUNGI_MANIFEST_NAME, path);
-    RUNG_TRY(rungi_file_folder(folder, path));
-    return rungi_path_format(out, "%s/%s", folder, name);
+    int length = (int)(rungi_path_name(path) - path);
+    return rungi_path_format(out, "%.*s%s", length, path, name);
 }
 
 rung_status rungi_checkpoint_open(const char *path, bool verify, rungi_checkpoint **checkpoint_out)

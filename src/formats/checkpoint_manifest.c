@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 
 // What every manifest begins and ends with. The number's digits are replaced by the size, padded
 // with spaces; the checksum's by the checksum.
@@ -154,7 +155,7 @@ rung_status rungi_manifest_read(const char *folder, json_t **root_out)
     char path[RUNGI_PATH_MAX], *text = NULL;
     size_t size = 0;
     RUNG_TRY(rungi_path_format(path, "%s/" RUNGI_MANIFEST_NAME, folder));
-    rung_status status = rungi_io_read_all(path, MANIFEST_MAX, &text, &size);
+    rung_status status = rungi_fs_read(path, MANIFEST_MAX, &text, &size);
     if (status == RUNG_NOT_FOUND)
         return access(folder, F_OK) == 0
                    ? RUNG_FAIL(RUNG_FORMAT, "%s: not a checkpoint: has no " RUNGI_MANIFEST_NAME,

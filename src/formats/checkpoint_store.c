@@ -140,6 +140,8 @@ rung_status rungi_checkpoints_mark(rungi_checkpoints *c, const char *mark, const
     RUNG_CHECK(stat(path, &st) == 0 && S_ISDIR(st.st_mode), RUNG_NOT_FOUND,
                "%s: no such checkpoint to mark as %s", path, mark);
     RUNG_TRY(rungi_path_format(path, "%s/%s", c->root, mark));
+    if (rungi_checkpoint_read_mark(path, text) && strcmp(text, name) == 0)
+        return RUNG_OK;
     int length = snprintf(text, sizeof text, "%s\n", name);
     return rungi_file_replace(path, text, (size_t)length, c->options.hook);
 }

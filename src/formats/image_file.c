@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "formats/file_io.h"
+#include "base/file_io.h"
+#include "base/fs.h"
 
 static const size_t FILE_MAX = (size_t)1 << 30;
 
@@ -72,7 +73,7 @@ rung_status rung_image_read(const char *path, int channels, rung_image *image_ou
     char *data = NULL;
     size_t size = 0;
     RUNG_CHECK(path && image_out, RUNG_INVALID, "rung_image_read: no path or no output");
-    RUNG_TRY(rungi_io_read_all(path, FILE_MAX, &data, &size));
+    RUNG_TRY(rungi_fs_read(path, FILE_MAX, &data, &size));
     rung_status status = rung_image_decode(data, size, path, channels, image_out);
     free(data);
     return status;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 
 static const size_t FILE_MAX = (size_t)4 << 30;
@@ -52,7 +53,7 @@ static rung_status cut(const char *path, int64_t step, const rungi_io_hook *hook
 {
     char *data = NULL;
     size_t size = 0, kept = 0, dropped = 0;
-    rung_status status = rungi_io_read_all(path, FILE_MAX, &data, &size);
+    rung_status status = rungi_fs_read(path, FILE_MAX, &data, &size);
     if (status == RUNG_NOT_FOUND) {
         data = NULL;
         status = rungi_file_replace(path, "", 0, hook);

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "formats/file_io.h"
+#include "base/file_io.h"
 
 typedef struct rungi_jsonl rungi_jsonl;
 

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "formats/csv.h"
 #include "formats/jsonl.h"
 
@@ -108,7 +109,7 @@ rung_status rungi_jsonl_to_csv(const char *jsonl_path, const char *csv_path)
     size_t size = 0;
     table t = {0};
     rungi_string out = {0};
-    RUNG_TRY(rungi_io_read_all(jsonl_path, FILE_MAX, &data, &size));
+    RUNG_TRY(rungi_fs_read(jsonl_path, FILE_MAX, &data, &size));
     walk(&t, data, size, NULL);
     for (size_t i = 0; i < t.columns.count; i++)
         rungi_csv_text(&out, t.columns.data[i].name);

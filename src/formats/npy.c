@@ -10,8 +10,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/text.h"
-#include "formats/file_io.h"
 
 enum {
     MAGIC_SIZE = 6,

@@ -178,7 +178,7 @@ static void writes_and_reads_back(void **state)
     free(text);
     rung_view bad = {RUNG_F32, RUNG_SHAPE(-1), source};
     assert_fails(RUNG_INVALID, "negative", rung_npy_write(path, &bad));
-    assert_fails(RUNG_IO, "cannot create", rung_npy_write("/nonexistent/x.npy", &scalar));
+    assert_fails(RUNG_NOT_FOUND, "cannot create", rung_npy_write("/nonexistent/x.npy", &scalar));
     scratch_remove(folder);
 }
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "formats/file_io.h"
+#include "base/file_io.h"
 #include "rung/safetensors.h"
 
 // Types of the format, in the order in which its library sorts tensors (the last comes first in a

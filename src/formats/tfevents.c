@@ -14,9 +14,9 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/text.h"
 #include "formats/crc32c.h"
-#include "formats/file_io.h"
 #include "formats/json_scan.h"
 
 enum { BUFFER_FULL = 64 * 1024 };

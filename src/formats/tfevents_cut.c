@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "formats/crc32c.h"
-#include "formats/file_io.h"
 #include "formats/tfevents.h"
 
 static const size_t FILE_MAX = (size_t)4 << 30;
@@ -87,7 +88,7 @@ static rung_status cut_file(const char *path, int64_t first_step)
     char *data = NULL;
     size_t size = 0, kept = 0;
     bool dropped = false;
-    RUNG_TRY(rungi_io_read_all(path, FILE_MAX, &data, &size));
+    RUNG_TRY(rungi_fs_read(path, FILE_MAX, &data, &size));
     // Records that stay move to the front of the buffer.
     for (size_t at = 0, record; (record = record_size(data + at, size - at)) > 0; at += record) {
         const unsigned char *event = (const unsigned char *)data + at + HEAD;

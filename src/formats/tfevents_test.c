@@ -221,7 +221,8 @@ static void refuses(void **state)
     rungi_tfevents_options options = {.first_step = -1};
     assert_fails(RUNG_INVALID, "cannot begin at step -1",
                  rungi_tfevents_create(folder, &options, &events));
-    assert_fails(RUNG_IO, "/nonexistent", rungi_tfevents_create("/nonexistent", NULL, &events));
+    assert_fails(RUNG_NOT_FOUND, "/nonexistent",
+                 rungi_tfevents_create("/nonexistent", NULL, &events));
     // Two with the time of day, in the same second: two files.
     rungi_tfevents *second;
     assert_ok(rungi_tfevents_create(folder, NULL, &events));

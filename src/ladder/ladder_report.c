@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/json.h"
 #include "formats/svg_chart.h"
 #include "ladder/climb.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "train/train_config.h"
 
 struct rung_config {

@@ -202,6 +202,16 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
     return RUNG_OK;
 }
 
+// For a run that was killed between a save and its marks. They are what evaluation and comparison
+// look for, and a finished run saves no more.
+static rung_status repair_marks(rung_trainer *t, const char *name)
+{
+    RUNG_TRY(rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_LATEST, name));
+    return t->at.best_step == t->at.step
+               ? rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name)
+               : RUNG_OK;
+}
+
 static rung_status restore(rung_trainer *t)
 {
     char *root = rungi_path_join(t->run, "checkpoints");
@@ -217,6 +227,8 @@ static rung_status restore(rung_trainer *t)
     status = compare(t, checkpoint);
     if (status == RUNG_OK)
         status = rungi_trainer_load(t, checkpoint, true);
+    if (status == RUNG_OK)
+        status = repair_marks(t, rungi_path_name(rungi_checkpoint_path(checkpoint)));
     rungi_checkpoint_close(&checkpoint);
     return status;
 }

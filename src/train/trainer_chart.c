@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
 #include "formats/svg_chart.h"
 #include "train/run_metrics.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "formats/csv.h"
@@ -58,16 +58,6 @@ rung_status rungi_trainer_lock_run(rung_trainer *t)
     return status;
 }
 
-// For a run that was killed between a save and its mark.
-static rung_status mark_best(rung_trainer *t)
-{
-    char name[48];
-    if (t->saved_step != t->at.step || t->at.best_step != t->at.step)
-        return RUNG_OK;
-    rungi_trainer_checkpoint_name(t, name, sizeof name);
-    return rungi_checkpoints_mark(t->checkpoints, RUNGI_CHECKPOINT_BEST, name);
-}
-
 // Removes what a killed process left half written. The lock is held: nobody else writes here.
 static rung_status remove_temporary(const rung_trainer *t)
 {
@@ -76,8 +66,7 @@ static rung_status remove_temporary(const rung_trainer *t)
     rung_status status = RUNG_OK;
     for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
         const char *name = names.data[i];
-        if (strncmp(name, RUNGI_TEMPORARY_PREFIX, strlen(RUNGI_TEMPORARY_PREFIX)) != 0 &&
-            !rungi_name_is_temporary(name, "tmp"))
+        if (!rungi_name_is_temporary(name, "tmp"))
             continue;
         char *path = in_run(t, name);
         status =
@@ -124,7 +113,6 @@ rung_status rungi_trainer_open_run(rung_trainer *t)
     rung_status status;
     RUNG_TRY_GOTO(done, rungi_trainer_lock_run(t));
     RUNG_TRY_GOTO(done, remove_temporary(t));
-    RUNG_TRY_GOTO(done, mark_best(t));
     RUNG_TRY_GOTO(done, rung_config_save(t->s->config, RUNG_CONFIG_SOURCES, config));
     RUNG_TRY_GOTO(done, rung_env_text(t->context, &text));
     RUNG_TRY_GOTO(done, write_text(t, "environment.txt", text));

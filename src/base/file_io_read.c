@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
+#include "base/fs.h"
 #include "base/text.h"
-#include "formats/file_io.h"
 
 static bool remove_at(const char *path, int depth, const rungi_io_hook *hook)
 {
@@ -48,8 +49,7 @@ rung_status rungi_io_open_read(const char *path, int *fd_out, uint64_t *size_out
     // Non-blocking, or a pipe of that name would wait for a writer.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return RUNG_FAIL(errno == ENOENT ? RUNG_NOT_FOUND : RUNG_IO, "%s: cannot open: %s", path,
-                         strerror(errno));
+        return rungi_fs_fail(path, "cannot open", errno);
     struct stat st;
     rung_status status = RUNG_OK;
     if (fstat(fd, &st) != 0)
@@ -84,31 +84,5 @@ rung_status rungi_io_read_at(int fd, const char *path, uint64_t offset, void *ou
         offset += (uint64_t)done;
         size -= (size_t)done;
     }
-    return RUNG_OK;
-}
-
-rung_status rungi_io_read_all(const char *path, size_t limit, char **data_out, size_t *size_out)
-{
-    int fd = -1;
-    uint64_t size = 0;
-    RUNG_TRY(rungi_io_open_read(path, &fd, &size));
-    rung_status status = RUNG_OK;
-    char *data = NULL;
-    if (size > limit)
-        status = RUNG_FAIL(RUNG_UNSUPPORTED, "%s: has %llu bytes, more than the %llu allowed", path,
-                           (unsigned long long)size, (unsigned long long)limit);
-    else if (!(data = malloc((size_t)size + 1)))
-        status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its %llu bytes", path,
-                           (unsigned long long)size);
-    else
-        status = rungi_io_read_at(fd, path, 0, data, (size_t)size);
-    close(fd);
-    if (status != RUNG_OK) {
-        free(data);
-        return status;
-    }
-    data[size] = 0;
-    *data_out = data;
-    *size_out = (size_t)size;
     return RUNG_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/file_io.h"
+#include "base/file_io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 
 enum { HOOKED_PIECE = 4096 };
@@ -36,32 +36,18 @@ rung_status rungi_path_format(char out[RUNGI_PATH_MAX], const char *fmt, ...)
     return RUNG_OK;
 }
 
-rung_status rungi_file_folder(char out[RUNGI_PATH_MAX], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return rungi_path_format(out, ".");
-    return rungi_path_format(out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-}
-
 rung_status rungi_io_fail(const char *path, const char *verb, int error, uint64_t needed)
 {
-    if (error != ENOSPC && error != EDQUOT)
-        return RUNG_FAIL(RUNG_IO, "%s: cannot %s: %s", path, verb, strerror(error));
-    char folder[RUNGI_PATH_MAX], wants[64] = "", has[64] = "", amount[32];
-    struct statvfs fs;
-    if (needed)
-        snprintf(wants, sizeof wants, ", %s (%llu bytes) needed",
-                 rungi_text_bytes(needed, amount, sizeof amount), (unsigned long long)needed);
-    if (rungi_file_folder(folder, path) == RUNG_OK && statvfs(folder, &fs) == 0)
-        snprintf(has, sizeof has, ", %s free",
-                 rungi_text_bytes((uint64_t)fs.f_bavail * fs.f_frsize, amount, sizeof amount));
-    return RUNG_FAIL(RUNG_IO, "%s: disk full%s%s%s; free some space or choose another folder", path,
-                     error == EDQUOT ? " (quota)" : "", wants, has);
+    char doing[64];
+    if (error == ENOSPC || error == EDQUOT)
+        return rungi_fs_fail_full(path, error, needed);
+    snprintf(doing, sizeof doing, "cannot %s", verb);
+    return rungi_fs_fail(path, doing, error);
 }
 
-rung_status rungi_file_create(rungi_file *file, const char *path, uint64_t needed,
-                              const rungi_io_hook *hook)
+// `target` is what the file will be in the end: mistakes are told by that name.
+static rung_status create(rungi_file *file, const char *path, const char *target, uint64_t needed,
+                          const rungi_io_hook *hook)
 {
     RUNG_TRY(rungi_path_format(file->path, "%s", path));
     file->hook = hook;
@@ -69,9 +55,22 @@ rung_status rungi_file_create(rungi_file *file, const char *path, uint64_t neede
     file->needed = needed;
     int error = announce(hook, "open", path);
     file->fd = error ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file->fd < 0)
-        return rungi_io_fail(path, "create", error ? error : errno, needed);
-    return RUNG_OK;
+    if (file->fd >= 0)
+        return RUNG_OK;
+    error = error ? error : errno;
+    char *folder = rungi_path_folder(target);
+    rung_status status =
+        error == ENOENT && folder && !rungi_fs_exists(folder)
+            ? RUNG_FAIL(RUNG_NOT_FOUND, "%s: cannot create: there is no folder %s", target, folder)
+            : rungi_io_fail(target, "create", error, needed);
+    free(folder);
+    return status;
+}
+
+rung_status rungi_file_create(rungi_file *file, const char *path, uint64_t needed,
+                              const rungi_io_hook *hook)
+{
+    return create(file, path, path, needed, hook);
 }
 
 rung_status rungi_file_write(rungi_file *file, const void *data, size_t size)
@@ -167,18 +166,22 @@ rung_status rungi_file_create_beside(rungi_file *file, const char *path, uint64_
 {
     char temporary[RUNGI_PATH_MAX];
     RUNG_TRY(rungi_path_temporary(temporary, path, "tmp", (unsigned)gettid()));
-    return rungi_file_create(file, temporary, needed, hook);
+    return create(file, temporary, path, needed, hook);
 }
 
 rung_status rungi_file_publish(rungi_file *file, const char *path)
 {
     rung_status status;
-    char folder[RUNGI_PATH_MAX];
-    RUNG_TRY_GOTO(abandon, rungi_file_folder(folder, path));
+    char *folder = rungi_path_folder(path);
+    if (!folder)
+        RUNG_TRY_GOTO(abandon, RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for a path", path));
     RUNG_TRY_GOTO(abandon, rungi_file_finish(file));
     RUNG_TRY_GOTO(abandon, rungi_io_rename(file->path, path, file->hook));
-    return rungi_io_sync_folder(folder, file->hook);
+    status = rungi_io_sync_folder(folder, file->hook);
+    free(folder);
+    return status;
 abandon:
+    free(folder);
     rungi_file_abandon(file);
     return status;
 }
@@ -193,6 +196,17 @@ rung_status rungi_file_replace(const char *path, const void *data, size_t size,
         return rungi_file_publish(&file, path);
     rungi_file_abandon(&file);
     return status;
+}
+
+rung_status rungi_fs_write(const char *path, const void *data, size_t size)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        if (S_ISDIR(st.st_mode))
+            return rungi_fs_fail(path, "cannot write", EISDIR);
+        return RUNG_FAIL(RUNG_IO, "%s: cannot write: it is not a regular file", path);
+    }
+    return rungi_file_replace(path, data, size, NULL);
 }
 
 rung_status rungi_io_rename(const char *from, const char *to, const rungi_io_hook *hook)
@@ -229,21 +243,32 @@ rung_status rungi_io_make_folder(const char *path, bool *exists_out, const rungi
 
 rung_status rungi_io_make_folders(const char *path, const rungi_io_hook *hook)
 {
-    char part[RUNGI_PATH_MAX];
-    bool exists = false;
-    RUNG_TRY(rungi_path_format(part, "%s", path));
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
+    char *part = rungi_text_copy(path);
+    RUNG_CHECK(part, RUNG_NO_MEMORY, "%s: cannot create folder: out of memory", path);
+    rung_status status = RUNG_OK;
+    if (!*part)
+        status = rungi_fs_fail(path, "cannot create folder", ENOENT);
+    for (char *end = part; *end && status == RUNG_OK;) {
+        end += strspn(end, "/");
+        end += strcspn(end, "/");
+        char kept = *end;
+        *end = 0;
         struct stat st;
-        if (stat(part, &st) != 0)
-            RUNG_TRY(rungi_io_make_folder(part, &exists, hook));
-        *slash = '/';
+        int error = stat(part, &st) == 0 ? EEXIST : announce(hook, "mkdir", part);
+        if (error || mkdir(part, 0777) != 0) {
+            error = error ? error : errno;
+            // An existing folder may answer EEXIST, or EROFS or EACCES on the way to it.
+            if (!rungi_fs_is_folder(part))
+                status =
+                    rungi_fs_fail(part, "cannot create folder", error == EEXIST ? ENOTDIR : error);
+        }
+        *end = kept;
     }
-    struct stat st;
-    if (stat(part, &st) != 0)
-        RUNG_TRY(rungi_io_make_folder(part, &exists, hook));
-    if (stat(part, &st) != 0)
-        return rungi_io_fail(path, "make this folder", errno, 0);
-    RUNG_CHECK(S_ISDIR(st.st_mode), RUNG_IO, "%s: is a file where a folder is needed", path);
-    return RUNG_OK;
+    free(part);
+    return status;
+}
+
+rung_status rungi_fs_make_folders(const char *path)
+{
+    return rungi_io_make_folders(path, NULL);
 }

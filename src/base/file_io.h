@@ -3,8 +3,8 @@
 //
 // Every system call that changes the disk is announced to a hook first. Tests use it to let the
 // n-th call fail or to end the process there, so that each moment of a save is tried once.
-#ifndef RUNGI_FORMATS_FILE_IO_H
-#define RUNGI_FORMATS_FILE_IO_H
+#ifndef RUNGI_BASE_FILE_IO_H
+#define RUNGI_BASE_FILE_IO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,11 +25,7 @@ enum { RUNGI_PATH_MAX = 4096 };
 // Formats a path. RUNG_INVALID when it does not fit into RUNGI_PATH_MAX.
 rung_status rungi_path_format(char out[RUNGI_PATH_MAX], const char *fmt, ...) RUNG_PRINTF(2, 3);
 
-// Copies the folder part of `path` ("." when it has none).
-rung_status rungi_file_folder(char out[RUNGI_PATH_MAX], const char *path);
-
-// Records "PATH: cannot VERB: reason" for errno `error` and returns RUNG_IO. A full disk is told as
-// such, with `needed` bytes (0: unknown) and what is free in the folder of `path`.
+// rungi_fs_fail with "cannot VERB". A full disk is told with `needed` bytes (0: unknown).
 rung_status rungi_io_fail(const char *path, const char *verb, int error, uint64_t needed);
 
 // A file being written. Start with rungi_file_create.
@@ -55,6 +51,9 @@ void rungi_file_abandon(rungi_file *file);
 rung_status rungi_file_replace(const char *path, const void *data, size_t size,
                                const rungi_io_hook *hook);
 
+// The same without a hook. What is there already must be a regular file.
+rung_status rungi_fs_write(const char *path, const void *data, size_t size);
+
 // The rest of that for a file made by rungi_file_create under a temporary name: flushes, renames to
 // `path`, flushes the folder. On failure the temporary file is removed.
 rung_status rungi_file_publish(rungi_file *file, const char *path);
@@ -72,7 +71,7 @@ rung_status rungi_path_temporary(char out[RUNGI_PATH_MAX], const char *path, con
 
 rung_status rungi_io_rename(const char *from, const char *to, const rungi_io_hook *hook);
 rung_status rungi_io_sync_folder(const char *path, const rungi_io_hook *hook);
-// Makes a folder and its parents; an existing folder is fine.
+// rungi_fs_make_folders with a hook.
 rung_status rungi_io_make_folders(const char *path, const rungi_io_hook *hook);
 // Makes one folder. *exists_out tells (instead of failing) that something has that name already.
 rung_status rungi_io_make_folder(const char *path, bool *exists_out, const rungi_io_hook *hook);
@@ -84,7 +83,5 @@ bool rungi_io_remove(const char *path, const rungi_io_hook *hook);
 rung_status rungi_io_open_read(const char *path, int *fd_out, uint64_t *size_out);
 // Reads exactly `size` bytes at `offset`. RUNG_CORRUPT ("cut: ...") when the file ends before.
 rung_status rungi_io_read_at(int fd, const char *path, uint64_t offset, void *out, size_t size);
-// Reads a whole file of at most `limit` bytes into memory that the caller frees; a NUL follows it.
-rung_status rungi_io_read_all(const char *path, size_t limit, char **data_out, size_t *size_out);
 
 #endif
