@@ -77,12 +77,13 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     static const char *const kernels[] = {"own", "library", "reference"};
     rungi_string_add(
         &out,
-        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s\n"
+        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd %s\n"
         "arena %s, largest live set %s\n",
         (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
         plan->options.gradients ? " with gradients" : "", plan->options.threads,
         layouts[plan->options.layout], kernels[plan->options.kernels],
-        plan->options.fuse ? "on" : "off", rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
+        plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
+        rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
         rungi_text_bytes(plan->lower_bound, bound, sizeof bound));
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)

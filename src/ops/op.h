@@ -82,6 +82,7 @@ typedef struct rungi_query {
     bool gradients; // a backward pass follows: hidden outputs are needed
     int threads;
     rung_isa isa;
+    bool winograd; // convolutions may round as Winograd's do: `plan.winograd`
 } rungi_query;
 
 // Numbers that change from step to step.

@@ -75,6 +75,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                                        .fuse = c->plan.fuse,
                                                        .layout = c->plan.layout,
                                                        .kernels = c->plan.kernels,
+                                                       .winograd = c->plan.winograd,
                                                        .tuning = s->tuning,
                                                        .timeline = s->timeline},
                                &s->engine);

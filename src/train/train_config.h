@@ -140,6 +140,7 @@ typedef struct rungi_plan_config {
     bool fuse;
     rung_layout layout;
     rung_kernels kernels;
+    bool winograd;
     bool autotune;
 } rungi_plan_config;
 
