@@ -5,11 +5,12 @@
 // Few channels, the weight stays in the caches ("resident"): U is made once, each thread takes its
 // share of the tiles, a block at a time:
 //
-//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, ReLU -> y
+//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, ReLU ->
+//     y
 //          |------------------- one thread, second-level cache ------------------|
 //
-// Many channels, few tiles ("streamed"): V of all tiles is made once, each thread takes its share of
-// the outputs, some vectors at a time, and transforms their weights in chunks of inputs, each of
+// Many channels, few tiles ("streamed"): V of all tiles is made once, each thread takes its share
+// of the outputs, some vectors at a time, and transforms their weights in chunks of inputs, each of
 // which is used for all tiles while it lies in the second-level cache:
 //
 //     x -> [ V: chunks x 36 x tiles x 128, shared ] --+
@@ -209,7 +210,7 @@ static void resident_share(const forward_work *f, int thread)
     int64_t end = share(p->tiles, thread + 1, p->threads);
     for (int64_t t = share(p->tiles, thread, p->threads), n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
-        p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, v);
+        p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL, v);
         for (int k = 0; k < POINTS; k++)
             p->loops->multiply(&p->u, 0, p->x.c, n, v + k * p->v.plane, p->v.width, 1,
                                f->s.u + k * p->u.plane, m + k * p->m_plane, p->m_width, false);
@@ -223,8 +224,7 @@ static void run_resident(const forward_work *f)
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++) {
         int64_t begin = share(p->x.c, i, p->threads);
-        p->loops->weights(&f->w, 0, begin, share(p->x.c, i + 1, p->threads), &p->u, begin,
-                          f->s.u);
+        p->loops->weights(&f->w, 0, begin, share(p->x.c, i + 1, p->threads), &p->u, begin, f->s.u);
     }
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++)
@@ -261,7 +261,7 @@ static void run_streamed(const forward_work *f)
         RUNGI_PARALLEL_TASKS(p->threads)
         for (int i = 0; i < p->threads; i++) {
             int64_t begin = share(n, i, p->threads), end = share(n, i + 1, p->threads);
-            p->loops->input(&p->x, f->x, f->s.zeros, t + begin, end - begin, &p->v,
+            p->loops->input(&p->x, f->x, f->s.zeros, t + begin, end - begin, &p->v, RUNGI_WINO_ALL,
                             f->s.v + begin * p->v.width);
         }
         RUNGI_PARALLEL_TASKS(p->threads)

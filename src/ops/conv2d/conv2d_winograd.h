@@ -5,13 +5,13 @@
 // for Convolutional Neural Networks"):
 //     forward F(4x4, 3x3)           y  = A^T [ sum over c of (G g G^T) . (B^T x B) ] A
 //     weight gradient F(3x3, 4x4)   dg = G^T [ sum over tiles of (B^T x B) . (A dy A^T) ] G
-// where . multiplies the 36 points of a tile one by one: 36 products instead of 144. The gradient of
-// the input is a forward convolution of dy with the weight rotated by 180 degrees, its channels
+// where . multiplies the 36 points of a tile one by one: 36 products instead of 144. The gradient
+// of the input is a forward convolution of dy with the weight rotated by 180 degrees, its channels
 // exchanged, padded by 2 - pad.
 //
 // The polynomials are taken at 0, +-5/8, +-3/2 and infinity. These are exact in binary, cost what
-// the usual 0, +-1, +-2 cost and round a quarter of them: of the largest value, forward errs by up to
-// 8e-6 and the weight gradient by up to 1e-5 (512 channels, normal values).
+// the usual 0, +-1, +-2 cost and round a quarter of them: of the largest value, forward errs by up
+// to 8e-6 and the weight gradient by up to 1e-5 (512 channels, normal values).
 //
 // Once transformed, each of the 36 points is a product of matrices of its own:
 //     forward          M[k] = V[k] U[k]       (tiles x channels) (channels x outputs)
@@ -64,21 +64,29 @@ typedef struct rungi_wino_weight {
     bool rotated;
 } rungi_wino_weight;
 
+// Points [6 * begin, 6 * end) of the 36.
+typedef struct rungi_wino_lines {
+    int begin, end;
+} rungi_wino_lines;
+
+#define RUNGI_WINO_ALL ((rungi_wino_lines){0, 6})
+
 // Loops, compiled once per instruction set.
 typedef struct rungi_wino_loops {
     int lanes;
     int (*panel_count)(int vectors); // into how many panels a row is cut
-    // V of tiles [first, first + count), to row 0 and on. `zeros`: image->c floats.
+    // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
     void (*input)(const rungi_wino_image *image, const float *x, const float *zeros, int64_t first,
-                  int64_t count, const rungi_wino_rows *rows, float *v);
-    // Z of the same tiles of dy, to row `row` and on; Z has chunks of `chunk` vectors of outputs, of
-    // which `panels` describes a whole one, `chunk_stride` floats apart. Adds the pixels' sums to
-    // sums[outputs, rounded up to vectors].
+                  int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines, float *v);
+    // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
+    // floats apart, of which `panels` describes a whole one. Adds the pixels' sums to sums[outputs,
+    // rounded up to vectors] where that is not NULL.
     void (*gradient)(const rungi_wino_image *image, const float *dy, const float *zeros,
                      int64_t first, int64_t count, const rungi_wino_panels *panels,
-                     int64_t chunk_stride, int64_t row, float *z, float *sums);
-    // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors, which
-    // begin at output `out_begin`.
+                     int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
+                     float *sums);
+    // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
+    // which begin at output `out_begin`.
     void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
                     int64_t in_end, const rungi_wino_panels *panels, int64_t row, float *u);
     // c[r] = or += sum over k in [k_begin, k_end) of a[r * row_stride + k * k_stride] * panels[k]
@@ -91,8 +99,8 @@ typedef struct rungi_wino_loops {
                    int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
                    bool relu, float *y);
     // dg[o][c] of inputs [in_begin, in_end) and outputs [out_begin, out_end) from `parts` D's, each
-    // `part` floats after the other, whose rows are inputs from in_first on and columns outputs from
-    // out_begin on.
+    // `part` floats after the other, whose rows are inputs from in_first on and columns outputs
+    // from out_begin on.
     void (*finish)(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                    int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
                    int64_t out_end, int64_t inputs, float *dg);

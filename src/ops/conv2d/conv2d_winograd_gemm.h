@@ -14,7 +14,7 @@ typedef struct wino_product {
     bool add;
 } wino_product;
 
-enum { WINO_ROWS = 12, WINO_PANEL = 4 };
+enum { WINO_ROWS = 12, WINO_PANEL = 4, WINO_AHEAD = 12 };
 
 // Rows [r, r + rows) of the product; `rows` and `vectors` are constants where it is inlined.
 WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vectors)
@@ -23,12 +23,15 @@ WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vect
     const float *from = p->b, *a = p->a + r * p->row_stride;
     const int64_t row_stride = p->row_stride, k_stride = p->k_stride;
     float *c = p->c + r * p->c_stride;
+    // Rows of channels: the next block's, spread over k. Columns of tiles: some tiles ahead.
+    const bool columns = row_stride == 1;
+    const int64_t step = columns ? k_stride : rows * row_stride / p->k + 1;
+    const float *ahead = a + (columns ? WINO_AHEAD * k_stride : rows * row_stride);
     WINO_UNROLL
     for (int i = 0; i < rows; i++) {
         WINO_UNROLL
         for (int j = 0; j < vectors; j++)
-            sum[i][j] =
-                p->add ? wino_load(c + i * p->c_stride + j * WINO_LANES) : (wino_v){0};
+            sum[i][j] = p->add ? wino_load(c + i * p->c_stride + j * WINO_LANES) : (wino_v){0};
     }
     for (int64_t k = 0; k < p->k; k++) {
         WINO_UNROLL
@@ -41,6 +44,8 @@ WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vect
             for (int j = 0; j < vectors; j++)
                 sum[i][j] = wino_madd(one, b[j], sum[i][j]);
         }
+        __builtin_prefetch(ahead);
+        ahead += step;
         a += k_stride;
         from += vectors * WINO_LANES;
     }
@@ -53,18 +58,18 @@ WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vect
 }
 
 // All rows: blocks of `most`, then what is left as one of four, two and one.
-#define WINO_PANEL_FUNCTION(vectors, most)                                              \
-    static __attribute__((noinline)) void wino_panel_##vectors(const wino_product *p)  \
-    {                                                                                   \
-        int64_t r = 0;                                                                  \
-        for (; r + (most) <= p->rows; r += (most))                                      \
-            wino_block(p, r, most, vectors);                                            \
-        for (; r + 4 <= p->rows; r += 4)                                                \
-            wino_block(p, r, 4, vectors);                                               \
-        for (; r + 2 <= p->rows; r += 2)                                                \
-            wino_block(p, r, 2, vectors);                                               \
-        if (r < p->rows)                                                                \
-            wino_block(p, r, 1, vectors);                                               \
+#define WINO_PANEL_FUNCTION(vectors, most)                                            \
+    static __attribute__((noinline)) void wino_panel_##vectors(const wino_product *p) \
+    {                                                                                 \
+        int64_t r = 0;                                                                \
+        for (; r + (most) <= p->rows; r += (most))                                    \
+            wino_block(p, r, most, vectors);                                          \
+        for (; r + 4 <= p->rows; r += 4)                                              \
+            wino_block(p, r, 4, vectors);                                             \
+        for (; r + 2 <= p->rows; r += 2)                                              \
+            wino_block(p, r, 2, vectors);                                             \
+        if (r < p->rows)                                                              \
+            wino_block(p, r, 1, vectors);                                             \
     }
 
 #if defined(__AVX512F__)
@@ -73,13 +78,13 @@ WINO_PANEL_FUNCTION(2, 12)
 WINO_PANEL_FUNCTION(3, 8)
 WINO_PANEL_FUNCTION(4, 6)
 static void (*const wino_panel[])(const wino_product *) = {wino_panel_1, wino_panel_2, wino_panel_3,
-                                                          wino_panel_4};
+                                                           wino_panel_4};
 #else
 WINO_PANEL_FUNCTION(1, 8)
 WINO_PANEL_FUNCTION(2, 6)
 WINO_PANEL_FUNCTION(3, 4)
 static void (*const wino_panel[])(const wino_product *) = {wino_panel_1, wino_panel_2,
-                                                          wino_panel_3};
+                                                           wino_panel_3};
 #endif
 
 // Panels of nearly equal width: 3 and 4 vectors with AVX-512, else 2 and 3.

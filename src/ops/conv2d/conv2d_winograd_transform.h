@@ -84,29 +84,30 @@ WINO_INLINE void wino_gt(const wino_v u[6], wino_v g[3])
     g[2] = wino_madd(WINO_K(WINO_NQ * WINO_QQ), s2, wino_madd(WINO_K(WINO_NP * WINO_PP), s1, u[5]));
 }
 
-// X[from][from] to Y[to][to] by `line`: columns, then rows.
-#define WINO_2D(line, from, to, X, Y)              \
-    do {                                           \
-        wino_v half_[to][from];                    \
-        WINO_UNROLL                                \
-        for (int j_ = 0; j_ < (from); j_++) {      \
-            wino_v in_[from], out_[to];            \
-            WINO_UNROLL                            \
-            for (int i_ = 0; i_ < (from); i_++)    \
-                in_[i_] = X(i_, j_);               \
-            line(in_, out_);                       \
-            WINO_UNROLL                            \
-            for (int i_ = 0; i_ < (to); i_++)      \
-                half_[i_][j_] = out_[i_];          \
-        }                                          \
-        WINO_UNROLL                                \
-        for (int i_ = 0; i_ < (to); i_++) {        \
-            wino_v out_[to];                       \
-            line(half_[i_], out_);                 \
-            WINO_UNROLL                            \
-            for (int j_ = 0; j_ < (to); j_++)      \
-                Y(i_, j_, out_[j_]);               \
-        }                                          \
+// X[from][from] to Y[to][to] by `line`: columns, then rows [begin, end).
+#define WINO_2D(line, from, to, X, Y) WINO_2D_LINES(line, from, to, 0, to, X, Y)
+#define WINO_2D_LINES(line, from, to, begin, end, X, Y) \
+    do {                                                \
+        wino_v half_[to][from];                         \
+        WINO_UNROLL                                     \
+        for (int j_ = 0; j_ < (from); j_++) {           \
+            wino_v in_[from], out_[to];                 \
+            WINO_UNROLL                                 \
+            for (int i_ = 0; i_ < (from); i_++)         \
+                in_[i_] = X(i_, j_);                    \
+            line(in_, out_);                            \
+            WINO_UNROLL                                 \
+            for (int i_ = 0; i_ < (to); i_++)           \
+                half_[i_][j_] = out_[i_];               \
+        }                                               \
+        WINO_UNROLL                                     \
+        for (int i_ = begin; i_ < (end); i_++) {        \
+            wino_v out_[to];                            \
+            line(half_[i_], out_);                      \
+            WINO_UNROLL                                 \
+            for (int j_ = 0; j_ < (to); j_++)           \
+                Y(i_, j_, out_[j_]);                    \
+        }                                               \
     } while (0)
 
 // Where the pixels of a tile lie: size x size of them, `zeros` for those outside.
@@ -125,31 +126,34 @@ static void wino_pixels(const rungi_wino_image *m, const float *x, const float *
 
 // ---- input ------------------------------------------------------------------------------------
 
-// Channels [c, c + n) of a tile; n is a constant where it is a whole vector.
-WINO_INLINE void wino_input_vector(const float *const *at, int64_t c, int n, float *to,
-                                   int64_t plane)
+// Channels [c, c + n) of a tile; n and the lines are constants where they are all.
+WINO_INLINE void wino_input_vector(const float *const *at, int64_t c, int n, rungi_wino_lines lines,
+                                   float *to, int64_t plane)
 {
-#define WINO_FROM(i, j) (n == WINO_LANES ? wino_load(at[(i)*6 + (j)] + c) \
-                                         : wino_load_part(at[(i)*6 + (j)] + c, n))
+#define WINO_FROM(i, j) \
+    (n == WINO_LANES ? wino_load(at[(i)*6 + (j)] + c) : wino_load_part(at[(i)*6 + (j)] + c, n))
 #define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
-    WINO_2D(wino_b, 6, 6, WINO_FROM, WINO_TO);
+    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
 #undef WINO_FROM
 #undef WINO_TO
 }
 
 static void wino_input(const rungi_wino_image *image, const float *x, const float *zeros,
-                       int64_t first, int64_t count, const rungi_wino_rows *rows, float *v)
+                       int64_t first, int64_t count, const rungi_wino_rows *rows,
+                       rungi_wino_lines lines, float *v)
 {
+    const bool all = lines.begin == 0 && lines.end == 6;
     const float *at[36];
     for (int64_t t = 0; t < count; t++) {
         wino_pixels(image, x, zeros, first + t, 6, at);
         for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
             int64_t end = rungi_wino_least(image->c, begin + rows->chunk), c = begin;
             float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
-            for (; c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES)
-                wino_input_vector(at, c, WINO_LANES, to, rows->plane);
-            if (c < end)
-                wino_input_vector(at, c, (int)(end - c), to, rows->plane);
+            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES)
+                wino_input_vector(at, c, WINO_LANES, RUNGI_WINO_ALL, to, rows->plane);
+            for (; c < end; c += WINO_LANES, to += WINO_LANES)
+                wino_input_vector(at, c, (int)rungi_wino_least(WINO_LANES, end - c), lines, to,
+                                  rows->plane);
         }
     }
 }
@@ -157,8 +161,8 @@ static void wino_input(const rungi_wino_image *image, const float *x, const floa
 // ---- gradient of the output -------------------------------------------------------------------
 
 // Returns the sum of the pixels.
-WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n, float *to,
-                                        int64_t plane)
+WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n,
+                                        rungi_wino_lines lines, float *to, int64_t plane)
 {
     wino_v pixel[16], sum[4];
     WINO_UNROLL
@@ -169,7 +173,7 @@ WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n
         sum[i] = (pixel[4 * i] + pixel[4 * i + 1]) + (pixel[4 * i + 2] + pixel[4 * i + 3]);
 #define WINO_FROM(i, j) pixel[(i)*4 + (j)]
 #define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
-    WINO_2D(wino_a, 4, 6, WINO_FROM, WINO_TO);
+    WINO_2D_LINES(wino_a, 4, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
 #undef WINO_FROM
 #undef WINO_TO
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
@@ -177,8 +181,10 @@ WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n
 
 static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *zeros,
                           int64_t first, int64_t count, const rungi_wino_panels *panels,
-                          int64_t chunk_stride, int64_t row, float *z, float *sums)
+                          int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
+                          float *sums)
 {
+    const bool all = lines.begin == 0 && lines.end == 6;
     const float *at[16];
     const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
     for (int64_t t = 0; t < count; t++) {
@@ -191,11 +197,15 @@ static void wino_gradient(const rungi_wino_image *image, const float *dy, const 
             p.vectors = (int)((end - begin + WINO_LANES - 1) / WINO_LANES);
             p.count = wino_panel_count(p.vectors);
             for (int64_t o = begin; o < end; o += WINO_LANES) {
-                float *place = to + rungi_wino_panel_at(&p, row + t, (int)((o - begin) / WINO_LANES));
-                wino_v sum = o + WINO_LANES <= end
-                                 ? wino_gradient_vector(at, o, WINO_LANES, place, p.plane)
-                                 : wino_gradient_vector(at, o, (int)(end - o), place, p.plane);
-                wino_store(sums + o, wino_load(sums + o) + sum);
+                float *place =
+                    to + rungi_wino_panel_at(&p, row + t, (int)((o - begin) / WINO_LANES));
+                int n = (int)rungi_wino_least(WINO_LANES, end - o);
+                wino_v sum =
+                    all && n == WINO_LANES
+                        ? wino_gradient_vector(at, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
+                        : wino_gradient_vector(at, o, n, lines, place, p.plane);
+                if (sums)
+                    wino_store(sums + o, wino_load(sums + o) + sum);
             }
         }
     }
@@ -264,15 +274,15 @@ WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v
 {
     const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
 #define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
-#define WINO_TO(i, j, v)                                                      \
-    do {                                                                      \
-        wino_v y_ = (v) + bias;                                               \
-        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o;          \
-        y_ = wino_relu(y_, mask);                                              \
-        if (whole)                                                            \
-            wino_store(to_, y_);                                              \
-        else if ((i) < tile->rows && (j) < tile->cols)                        \
-            wino_store_part(to_, y_, n);                                      \
+#define WINO_TO(i, j, v)                                             \
+    do {                                                             \
+        wino_v y_ = (v) + bias;                                      \
+        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o; \
+        y_ = wino_relu(y_, mask);                                    \
+        if (whole)                                                   \
+            wino_store(to_, y_);                                     \
+        else if ((i) < tile->rows && (j) < tile->cols)               \
+            wino_store_part(to_, y_, n);                             \
     } while (0)
     WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
 #undef WINO_FROM

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd gradient of weight and bias. For the formulas and the matrices see conv2d_winograd.h.
 //
-// Few channels ("parts"): the tiles are cut into up to 8 parts, each with its own D. A thread goes
-// through its parts a block of tiles at a time; then the parts are added in a tree:
+// Few channels ("parts"): the tiles are cut into 2 to 8 parts, each with its own D. A thread goes
+// through its parts a block of tiles at a time; then the parts are added in a tree. Where there are
+// more threads than parts, several share one: each takes some of the 36 points.
 //
 //     x  -> [ V: 36 x block x inputs  ] --+
 //     dy -> [ Z: 36 x block x outputs ] --+--> [ D of the part: 36 x inputs x outputs ] --+--> dg
@@ -23,15 +24,16 @@
 
 enum {
     POINTS = RUNGI_WINO_POINTS,
-    PART_BYTES = 3 << 19, // of D up to which each part has its own
-    PART_TILES = 16,      // at least, in each part
-    BLOCK = 48,           // tiles of a block of a part
-    GROUP = 16,           // tiles whose sums for the bias are added together, shared
+    PART_BYTES = 5 << 19,  // of D up to which each part has its own
+    PARTS_BYTES = 5 << 20, // of all parts' D, where there are more than two
+    PART_TILES = 16,       // at least, in each part
+    BLOCK = 48,            // tiles of a block of a part
+    GROUP = 16,            // tiles whose sums for the bias are added together, shared
     IN_CHUNK = 64,
     OUT_CHUNK = 32,
-    DEPTH = 128,          // tiles of a product, shared
-    SHARED = 24 << 20,    // bytes of V and Z up to which tiles are taken together
-    SMALL = 1 << 16,      // multiplications for which a second thread does not pay
+    DEPTH = 64,        // tiles of a product, shared
+    SHARED = 24 << 20, // bytes of V and Z up to which tiles are taken together
+    SMALL = 1 << 16,   // multiplications for which a second thread does not pay
 };
 
 typedef struct weight_plan {
@@ -40,6 +42,7 @@ typedef struct weight_plan {
     int64_t tiles, block;
     int threads;
     int parts; // 0: shared
+    int lines; // into how many groups of points a part is cut
     rungi_wino_rows v;
     rungi_wino_panels z;
     int64_t z_chunk, z_size; // outputs in a chunk of Z, floats from chunk to chunk
@@ -59,14 +62,19 @@ static int64_t share(int64_t n, int64_t i, int64_t of)
     return n * i / of;
 }
 
-static void plan_parts(weight_plan *p)
+static void plan_parts(weight_plan *p, int64_t bytes)
 {
     int64_t most = 0;
     p->parts = RUNGI_WINO_PARTS;
-    while (p->parts > 1 && p->tiles < p->parts * PART_TILES)
+    while (p->parts > 1 &&
+           (p->tiles < p->parts * PART_TILES || (p->parts > 2 && p->parts * bytes > PARTS_BYTES)))
         p->parts /= 2;
+    p->lines = 1;
+    while (p->lines < 6 && p->parts * p->lines < p->threads)
+        p->lines = p->lines == 3 ? 6 : p->lines + 1;
     for (int i = 0; i < p->parts; i++)
-        most = rungi_wino_most(most, share(p->tiles, i + 1, p->parts) - share(p->tiles, i, p->parts));
+        most =
+            rungi_wino_most(most, share(p->tiles, i + 1, p->parts) - share(p->tiles, i, p->parts));
     p->block = parts_of(most, parts_of(most, BLOCK));
     p->sums = p->parts;
 }
@@ -86,8 +94,9 @@ static void plan_blocks(weight_plan *p)
     int64_t channels = parts_of(p->x.c, lanes) * lanes, outputs = parts_of(p->dy.c, lanes) * lanes;
     p->v.chunk = channels;
     p->z_chunk = outputs;
-    if (POINTS * 4 * channels * outputs <= PART_BYTES)
-        plan_parts(p);
+    int64_t bytes = POINTS * 4 * channels * outputs;
+    if (bytes <= PART_BYTES)
+        plan_parts(p, bytes);
     else
         plan_shared(p, channels, outputs);
     p->in_chunks = parts_of(channels, p->v.chunk);
@@ -116,7 +125,7 @@ static weight_space take_space(const weight_plan *p, rungi_wino_space *space)
     s.zeros = rungi_wino_take(space, rungi_wino_most(p->x.c, p->dy.c));
     s.v = rungi_wino_take(space, s.v_size * each);
     s.z = rungi_wino_take(space, s.z_size * each);
-    s.d = rungi_wino_take(space, s.d_size * (p->parts ? p->parts
+    s.d = rungi_wino_take(space, s.d_size * (p->parts               ? p->parts
                                              : p->block >= p->tiles ? p->threads
                                                                     : pairs));
     s.sums = rungi_wino_take(space, p->sums * p->sum_width);
@@ -132,18 +141,19 @@ typedef struct weight_work {
 
 // ---- parts ------------------------------------------------------------------------------------
 
-static void run_part(const weight_work *f, int part, int thread)
+static void run_part(const weight_work *f, int part, rungi_wino_lines lines, int thread)
 {
     const weight_plan *p = f->p;
     const rungi_wino_loops *loops = p->loops;
     float *v = f->s.v + thread * f->s.v_size, *z = f->s.z + thread * f->s.z_size;
-    float *d = f->s.d + part * f->s.d_size, *sums = f->s.sums + part * p->sum_width;
+    float *d = f->s.d + part * f->s.d_size;
+    float *sums = lines.begin ? NULL : f->s.sums + part * p->sum_width;
     int64_t begin = share(p->tiles, part, p->parts), end = share(p->tiles, part + 1, p->parts);
     for (int64_t t = begin, n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
-        loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, v);
-        loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, 0, z, sums);
-        for (int k = 0; k < POINTS; k++)
+        loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, lines, v);
+        loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z, sums);
+        for (int k = 6 * lines.begin; k < 6 * lines.end; k++)
             loops->multiply(&p->z, 0, n, p->x.c, v + k * p->v.plane, 1, p->v.width,
                             z + k * p->z.plane, d + k * p->d_plane, p->d_width, t > begin);
     }
@@ -152,11 +162,15 @@ static void run_part(const weight_work *f, int part, int thread)
 static void run_parts(const weight_work *f)
 {
     const weight_plan *p = f->p;
+    const int64_t tasks = (int64_t)p->parts * p->lines;
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++)
-        for (int part = (int)share(p->parts, i, p->threads);
-             part < (int)share(p->parts, i + 1, p->threads); part++)
-            run_part(f, part, i);
+        for (int64_t task = share(tasks, i, p->threads); task < share(tasks, i + 1, p->threads);
+             task++) {
+            int line = (int)task % p->lines;
+            rungi_wino_lines lines = {line * 6 / p->lines, (line + 1) * 6 / p->lines};
+            run_part(f, (int)task / p->lines, lines, i);
+        }
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++)
         p->loops->finish(f->s.d, p->d_plane, p->d_width, p->parts, f->s.d_size, 0,
@@ -170,9 +184,10 @@ static void transform_group(const weight_work *f, int64_t first, int64_t group)
 {
     const weight_plan *p = f->p;
     int64_t t = group * GROUP, n = rungi_wino_least(GROUP, p->tiles - t);
-    p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, f->s.v + (t - first) * p->v.width);
-    p->loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, t - first, f->s.z,
-                       f->s.sums + group * p->sum_width);
+    p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
+                    f->s.v + (t - first) * p->v.width);
+    p->loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, t - first, RUNGI_WINO_ALL,
+                       f->s.z, f->s.sums + group * p->sum_width);
 }
 
 // Tiles [first, first + n) for one pair of chunks.
@@ -188,11 +203,10 @@ static void run_pair(const weight_work *f, int64_t pair, int thread, int64_t fir
     z.count = p->loops->panel_count(z.vectors);
     for (int k = 0; k < POINTS; k++)
         for (int64_t t = 0; t < n; t += DEPTH)
-            p->loops->multiply(
-                &z, t, rungi_wino_least(n, t + DEPTH), c_end - c,
-                f->s.v + (in * POINTS + k) * p->v.plane + t * p->v.width, 1, p->v.width,
-                f->s.z + out * p->z_size + k * z.plane, d + k * p->d_plane, p->d_width,
-                first + t > 0);
+            p->loops->multiply(&z, t, rungi_wino_least(n, t + DEPTH), c_end - c,
+                               f->s.v + (in * POINTS + k) * p->v.plane + t * p->v.width, 1,
+                               p->v.width, f->s.z + out * p->z_size + k * z.plane,
+                               d + k * p->d_plane, p->d_width, first + t > 0);
     if (first + n == p->tiles)
         p->loops->finish(d, p->d_plane, p->d_width, 1, 0, c, c, c_end, o, o_end, p->x.c, f->dg);
 }
