@@ -54,9 +54,10 @@ def our_variants(model):
     if model == "mlp":
         return ["plan.fuse=true plan.kernels=own", "plan.fuse=true plan.kernels=own plan.fuse_optimizer=true",
                 "plan.fuse=true plan.kernels=library"]
-    return [f"plan.layout={layout} plan.fuse=true plan.kernels={kernels}"
-            for layout, kernels in (("channels_last", "own"), ("blocked", "own"), ("plain", "own"),
-                                    ("channels_last", "library"))]
+    return ["plan.layout=channels_last plan.fuse=true plan.kernels=own plan.winograd=true",
+            *(f"plan.layout={layout} plan.fuse=true plan.kernels={kernels}"
+              for layout, kernels in (("channels_last", "own"), ("blocked", "own"), ("plain", "own"),
+                                      ("channels_last", "library")))]
 
 
 def choose_ours(name, avx2, effort, tell):

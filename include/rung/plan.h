@@ -51,6 +51,7 @@ typedef struct rung_compile_options {
     bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
+    bool winograd;       // 3x3 convolutions by Winograd: needs own kernels and channels last
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
     bool float64;        // everything in float64 by the reference kernels: slow, to check others by
     rung_arena *arena;   // shared memory for activations; NULL: the plan has its own

@@ -96,6 +96,7 @@ static void add_step(builder *b, const rungi_query *q)
     rungi_step step = {.q = *q, .workspace = -1, .updates = -1};
     step.q.threads = b->p->options.threads;
     step.q.isa = rung_context_isa(rung_device_context(b->p->device));
+    step.q.winograd = b->p->options.winograd;
     b->failed |= !rungi_array_push(&b->p->steps, step);
 }
 

@@ -79,13 +79,13 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
     static const char *const kernels[] = {"own", "library", "reference"};
     rungi_string_add(&out,
-                     "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s%s\n"
-                     "arena %s, largest live set %s\n",
+                     "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
+                     "%s%s\narena %s, largest live set %s\n",
                      (long long)plan->options.batch,
                      plan->options.training ? "training" : "evaluation",
                      plan->options.gradients ? " with gradients" : "", plan->options.threads,
                      layouts[plan->options.layout], kernels[plan->options.kernels],
-                     plan->options.fuse ? "on" : "off",
+                     plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
                      plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
                      rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
                      rungi_text_bytes(plan->lower_bound, bound, sizeof bound));

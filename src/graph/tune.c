@@ -156,8 +156,8 @@ static void describe_work(const rungi_query *q, rungi_string *out)
     describe_operands(out, q->out, q->n_out);
     if (q->pass != RUNGI_FORWARD)
         describe_operands(out, q->gin, q->n_in);
-    rungi_string_add(out, " %d threads, %s%s", q->threads, rung_isa_name(q->isa),
-                     q->training ? ", training" : "");
+    rungi_string_add(out, " %d threads, %s%s%s", q->threads, rung_isa_name(q->isa),
+                     q->winograd ? ", winograd" : "", q->training ? ", training" : "");
 }
 
 // Memory for one query's operands, filled with harmless values.

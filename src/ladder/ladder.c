@@ -102,7 +102,11 @@ static rung_status keep(rungi_climb *k, const char *setting)
         add_text(k->best_set, sizeof k->best_set, " ");
     add_text(k->best_set, sizeof k->best_set, setting);
     k->have_best_gate = false;
-    return rung_config_override(k->best, setting);
+    char words[RUNG_LADDER_TEXT], *rest = words;
+    snprintf(words, sizeof words, "%s", setting);
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        RUNG_TRY(rung_config_override(k->best, word));
+    return RUNG_OK;
 }
 
 // Checks and measures a candidate. One that cannot run, or that diverges, ends its rung only.

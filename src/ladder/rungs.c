@@ -21,6 +21,8 @@ static bool layout(const rungi_train_config *c, rung_layout wanted, const char *
         return say(why, why_size, "the base has it already");
     if (strcmp(c->model.name, "mlp") == 0)
         return say(why, why_size, "the model has no images inside");
+    if (c->plan.winograd && wanted != RUNG_LAYOUT_CHANNELS_LAST)
+        return say(why, why_size, "plan.winograd is on and needs channels_last");
     snprintf(setting, size, "plan.layout=%s", name);
     return true;
 }
@@ -52,6 +54,22 @@ static bool own_kernels(const rungi_train_config *c, char *setting, size_t size,
     if (c->plan.kernels == RUNG_KERNELS_OWN)
         return say(why, why_size, "the base has it already");
     snprintf(setting, size, "plan.kernels=own");
+    return true;
+}
+
+static bool winograd(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->plan.winograd)
+        return say(why, why_size, "the base has it already");
+    if (strcmp(c->model.name, "mlp") == 0)
+        return say(why, why_size, "the model has no convolutions");
+    if (c->plan.kernels == RUNG_KERNELS_REFERENCE)
+        return say(why, why_size, "the base has reference kernels");
+    // What it needs it brings along: neither pays much without it.
+    snprintf(setting, size, "%s%splan.winograd=true",
+             c->plan.kernels == RUNG_KERNELS_OWN ? "" : "plan.kernels=own ",
+             c->plan.layout == RUNG_LAYOUT_CHANNELS_LAST ? "" : "plan.layout=channels_last ");
     return true;
 }
 
@@ -150,6 +168,7 @@ const rungi_rung rungi_rungs[] = {
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
     {"own_kernels", "rung's own kernels where they are better", RUNGI_NUMERIC, own_kernels},
+    {"winograd", "3x3 convolutions by Winograd's method", RUNGI_NUMERIC, winograd},
     {"fuse_optimizer", "weights updated where their gradient is computed", RUNGI_EXACT,
      fuse_optimizer},
     {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},

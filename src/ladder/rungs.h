@@ -16,7 +16,8 @@ typedef struct rungi_rung {
     const char *name;
     const char *about;
     rungi_effect effect;
-    // Writes what to switch, given the best configuration so far: "key=value" into `setting`.
+    // Writes what to switch, given the best configuration so far: "key=value" into `setting`, or
+    // several with blanks between.
     // False, with the reason in `why`, when it cannot work here.
     bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
                     size_t why_size);

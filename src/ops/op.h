@@ -82,6 +82,7 @@ typedef struct rungi_query {
     bool gradients; // a backward pass follows: hidden outputs are needed
     int threads;
     rung_isa isa;
+    bool winograd; // convolutions may round as Winograd's do: `plan.winograd`
 } rungi_query;
 
 // Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter

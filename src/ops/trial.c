@@ -233,7 +233,8 @@ rungi_query rungi_trial_query(const rungi_trial *t, int pass, uint32_t wanted,
                      .training = !t->which->evaluation,
                      .gradients = true,
                      .threads = t->threads,
-                     .isa = rungi_cpu_isa()};
+                     .isa = rungi_cpu_isa(),
+                     .winograd = true};
     if (pass == RUNGI_FORWARD)
         return q;
     for (int i = 0; i < t->n_in; i++) {

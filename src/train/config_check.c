@@ -95,6 +95,10 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     if ((v->train.shards & (v->train.shards - 1)) != 0)
         return rungi_options_fail(options, "train.shards", "must be a power of two, not %" PRId64,
                                   v->train.shards);
+    if (v->plan.winograd &&
+        (v->plan.kernels != RUNG_KERNELS_OWN || v->plan.layout != RUNG_LAYOUT_CHANNELS_LAST))
+        return rungi_options_fail(options, "plan.winograd",
+                                  "needs plan.kernels own and plan.layout channels_last");
     if (v->exact && v->plan.autotune)
         return rungi_options_fail(options, "plan.autotune",
                                   "cannot be combined with exact, where the choice of kernels is "

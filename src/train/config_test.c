@@ -67,6 +67,7 @@ static void fixed_names(void **state)
         "plan.fuse",
         "plan.layout",
         "plan.kernels",
+        "plan.winograd",
         "ladder.rungs",
         "ladder.budget",
     };
@@ -180,6 +181,8 @@ static void mistakes_over_several_keys(void **state)
         {{"schedule.name=plateau", "train.eval_every=never"}, "schedule.name: plateau follows"},
         {{"train.shards=6"}, "train.shards: must be a power of two, not 6"},
         {{"exact=true", "plan.autotune=true"}, "plan.autotune: cannot be combined with exact"},
+        {{"plan.winograd=true", "plan.kernels=own"}, "plan.winograd: needs plan.kernels own and"},
+        {{"plan.winograd=true", "plan.layout=channels_last"}, "plan.winograd: needs plan.kernels"},
         {{"device.list=[cpu:0, cpu:1]"}, "device.list: names 2 devices"},
         {{"train.early_stopping.patience=3", "train.eval_every=never"}, "needs validation"},
     };

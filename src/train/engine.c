@@ -112,6 +112,7 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
                               .fuse_optimizer = e->options.fuse_optimizer && !e->team,
                               .layout = e->options.layout,
                               .kernels = e->options.kernels,
+                              .winograd = e->options.winograd,
                               .tuning = e->options.tuning,
                               .arena = e->arenas[0]};
     RUNG_TRY(rung_compile(e->graph, e->state, &o, &x->plan));

@@ -25,6 +25,7 @@ typedef struct rungi_engine_options {
     bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
+    bool winograd;
     rung_tuning *tuning;      // borrowed; NULL: kernels by each operator's order
     rungi_timeline *timeline; // borrowed; NULL: none
 } rungi_engine_options;

@@ -47,6 +47,13 @@ const rungi_option rungi_plan_options[] = {
      .choices = kernels,
      .help = "library: the library's where it has one; own: the best of own and library; "
              "reference: plain loops."},
+    {.key = "plan.winograd",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_plan_config, winograd),
+     .initial = "false",
+     .help = "Computes 3x3 convolutions of stride 1 by Winograd's method where that is faster: a "
+             "quarter of the multiplications, other rounding. Needs plan.kernels own and "
+             "plan.layout channels_last."},
     {.key = "plan.autotune",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, autotune),

@@ -76,6 +76,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                                        .fuse_optimizer = c->plan.fuse_optimizer,
                                                        .layout = c->plan.layout,
                                                        .kernels = c->plan.kernels,
+                                                       .winograd = c->plan.winograd,
                                                        .tuning = s->tuning,
                                                        .timeline = s->timeline},
                                &s->engine);

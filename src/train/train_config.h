@@ -143,6 +143,7 @@ typedef struct rungi_plan_config {
     bool fuse_optimizer;
     rung_layout layout;
     rung_kernels kernels;
+    bool winograd;
     bool autotune;
 } rungi_plan_config;
 

@@ -45,8 +45,9 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "device     %s, %d thread%s, %s, huge pages %s\n",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
                      rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
-    rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s\n", layouts[c->plan.layout],
-                     kernels[c->plan.kernels], on_off(c->plan.fuse));
+    rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
+                     layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
+                     on_off(c->plan.winograd));
     if (c->exact)
         rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
     else

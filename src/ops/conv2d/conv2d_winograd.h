@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd convolution, 3x3, stride 1, float32, channels last: what its two halves share.
+//
+// An output tile of 4x4 pixels comes from an input tile of 6x6 (Lavin & Gray 2015, "Fast Algorithms
+// for Convolutional Neural Networks"):
+//     forward F(4x4, 3x3)           y  = A^T [ sum over c of (G g G^T) . (B^T x B) ] A
+//     weight gradient F(3x3, 4x4)   dg = G^T [ sum over tiles of (B^T x B) . (A dy A^T) ] G
+// where . multiplies the 36 points of a tile one by one: 36 products instead of 144. The gradient
+// of the input is a forward convolution of dy with the weight rotated by 180 degrees, its channels
+// exchanged, padded by 2 - pad.
+//
+// The polynomials are taken at 0, +-5/8, +-3/2 and infinity. These are exact in binary, cost what
+// the usual 0, +-1, +-2 cost and round a quarter of them: of the largest value, forward errs by up
+// to 8e-6 and the weight gradient by up to 1e-5 (512 channels, normal values).
+//
+// Once transformed, each of the 36 points is a product of matrices of its own:
+//     forward          M[k] = V[k] U[k]       (tiles x channels) (channels x outputs)
+//     weight gradient  D[k] += V[k]^T Z[k]    (channels x tiles) (tiles x outputs)
+// V has rows of channels. U and Z are cut into panels of 1 to 4 vectors, each panel contiguous:
+//
+//     V[k]  tile 0  c c c c c c .      U[k], Z[k]  row 0 |oooooooo|  |oooooooo|  |oooooooooooo|
+//           tile 1  c c c c c c .                  row 1 |oooooooo|  |oooooooo|  |oooooooooooo|
+//           ...                                     ...    panel 0     panel 1      panel 2
+//
+// Every sum runs over channels, or tiles, in their order and has one accumulator, whatever the
+// blocks are; the weight gradient's tiles are cut into parts by their number alone, which are added
+// in a fixed tree. So any number of threads gives the same bits. AVX2 and AVX-512 give the same
+// bits too; plain C rounds products before it adds them.
+#ifndef RUNGI_OPS_CONV2D_WINOGRAD_H
+#define RUNGI_OPS_CONV2D_WINOGRAD_H
+
+#include "ops/op.h"
+
+enum { RUNGI_WINO_POINTS = 36, RUNGI_WINO_PARTS = 8 };
+
+// An image tensor [N, H, W, C] cut into tiles, counted row by row, image by image.
+typedef struct rungi_wino_image {
+    int64_t h, w, c;
+    int64_t rows, cols; // tiles of one image
+    int64_t pad;        // tile (i, j) begins at pixel (4 i - pad, 4 j - pad)
+} rungi_wino_image;
+
+// V: for each chunk of channels 36 planes of [tiles][width].
+typedef struct rungi_wino_rows {
+    int64_t chunk; // channels in a chunk; a multiple of a vector, or all
+    int64_t width; // floats from tile to tile
+    int64_t plane; // floats from point to point; 36 of them from chunk to chunk
+} rungi_wino_rows;
+
+// U or Z: for each chunk of outputs 36 planes of panels.
+typedef struct rungi_wino_panels {
+    int lanes;     // of a vector
+    int vectors;   // of a row
+    int count;     // panels
+    int64_t depth; // rows
+    int64_t plane; // floats from point to point
+} rungi_wino_panels;
+
+// A weight seen as [outputs][inputs][3][3]; strides in floats. `rotated`: taps in opposite order.
+typedef struct rungi_wino_weight {
+    const float *data;
+    int64_t out, in;
+    int64_t out_stride, in_stride;
+    bool rotated;
+} rungi_wino_weight;
+
+// Points [6 * begin, 6 * end) of the 36.
+typedef struct rungi_wino_lines {
+    int begin, end;
+} rungi_wino_lines;
+
+#define RUNGI_WINO_ALL ((rungi_wino_lines){0, 6})
+
+// Loops, compiled once per instruction set.
+typedef struct rungi_wino_loops {
+    int lanes;
+    int (*panel_count)(int vectors); // into how many panels a row is cut
+    // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
+    void (*input)(const rungi_wino_image *image, const float *x, const float *zeros, int64_t first,
+                  int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines, float *v);
+    // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
+    // floats apart, of which `panels` describes a whole one. Adds the pixels' sums to sums[outputs,
+    // rounded up to vectors] where that is not NULL.
+    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *zeros,
+                     int64_t first, int64_t count, const rungi_wino_panels *panels,
+                     int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
+                     float *sums);
+    // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
+    // which begin at output `out_begin`.
+    void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
+                    int64_t in_end, const rungi_wino_panels *panels, int64_t row, float *u);
+    // c[r] = or += sum over k in [k_begin, k_end) of a[r * row_stride + k * k_stride] * panels[k]
+    void (*multiply)(const rungi_wino_panels *panels, int64_t k_begin, int64_t k_end, int64_t rows,
+                     const float *a, int64_t row_stride, int64_t k_stride, const float *b, float *c,
+                     int64_t c_stride, bool add);
+    // y of tiles [first, first + count) and outputs [begin, end) from M, whose planes have rows of
+    // `width` floats that begin with output `begin`.
+    void (*output)(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
+                   int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
+                   bool relu, float *y);
+    // dg[o][c] of inputs [in_begin, in_end) and outputs [out_begin, out_end) from `parts` D's, each
+    // `part` floats after the other, whose rows are inputs from in_first on and columns outputs
+    // from out_begin on.
+    void (*finish)(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
+                   int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
+                   int64_t out_end, int64_t inputs, float *dg);
+} rungi_wino_loops;
+
+extern const rungi_wino_loops rungi_wino_loops_plain;
+#if defined(__x86_64__)
+extern const rungi_wino_loops rungi_wino_loops_avx2, rungi_wino_loops_avx512;
+#endif
+
+const rungi_wino_loops *rungi_wino_loops_for(rung_isa isa);
+
+// Can a Winograd kernel do this pass at all: shapes, layouts, types, the switch.
+bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rungi_operand *y,
+                        rungi_reason *why);
+// Is it faster than a direct convolution for these channels?
+bool rungi_wino_pays(const rungi_query *q);
+
+rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
+                                     int64_t pad);
+
+// Panels for `vectors` vectors and `depth` rows.
+rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t vectors,
+                                       int64_t depth);
+
+// A row's width for n floats: at least n, such that neighbouring rows fall into different sets of
+// the first cache.
+int64_t rungi_wino_width(int64_t n, int lanes);
+// Floats of a plane of that many: planes do not lie a multiple of 4096 bytes apart.
+int64_t rungi_wino_plane(int64_t floats);
+
+// Vectors in front of panel i; floats in front of vector j of row r.
+static inline int rungi_wino_panel_begin(const rungi_wino_panels *p, int i)
+{
+    return i * p->vectors / p->count;
+}
+
+static inline int64_t rungi_wino_panel_at(const rungi_wino_panels *p, int64_t row, int j)
+{
+    int i = ((j + 1) * p->count - 1) / p->vectors;
+    int begin = rungi_wino_panel_begin(p, i), width = rungi_wino_panel_begin(p, i + 1) - begin;
+    return (p->depth * begin + row * width + (j - begin)) * p->lanes;
+}
+
+static inline int64_t rungi_wino_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t rungi_wino_most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+// Hands out pieces of a workspace, each at a multiple of 64 bytes; counts only where `at` is NULL.
+typedef struct rungi_wino_space {
+    char *at;
+    size_t used;
+} rungi_wino_space;
+
+static inline float *rungi_wino_take(rungi_wino_space *space, int64_t floats)
+{
+    float *piece = space->at ? (float *)(void *)(space->at + space->used) : NULL;
+    space->used += ((size_t)floats * sizeof(float) + 127) / 64 * 64;
+    return piece;
+}
+
+extern const rungi_kernel rungi_conv2d_forward_winograd, rungi_conv2d_data_winograd,
+    rungi_conv2d_weight_winograd;
+
+#endif

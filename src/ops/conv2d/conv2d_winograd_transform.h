@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transforms B^T x B, G g G^T, A dy A^T and their transposes A^T m A, G^T d G, for a vector of
+// channels at a time. Each is a function of a line applied to columns, then to rows.
+#include "ops/conv2d/conv2d_winograd.h"
+#include "ops/conv2d/conv2d_winograd_lanes.h"
+
+// The points are +-P and +-Q beside 0 and infinity.
+#define WINO_P 0.625f
+#define WINO_Q 1.5f
+#define WINO_PP (WINO_P * WINO_P)
+#define WINO_QQ (WINO_Q * WINO_Q)
+#define WINO_K(x) wino_splat((float)(x))
+
+// B^T: 6 pixels to 6 points. Row i is the product of (x - p) over the other points p.
+WINO_INLINE void wino_b(const wino_v d[6], wino_v t[6])
+{
+    const wino_v pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ), p = WINO_K(WINO_P), q = WINO_K(WINO_Q);
+    const wino_v product = WINO_K(WINO_PP * WINO_QQ), sum = WINO_K(WINO_PP + WINO_QQ);
+    t[0] = wino_msub(sum, d[2], wino_madd(product, d[0], d[4]));
+    t[5] = wino_msub(sum, d[3], wino_madd(product, d[1], d[5]));
+    wino_v even = wino_msub(qq, d[2], d[4]), odd = wino_msub(qq, d[1], d[3]);
+    t[1] = wino_madd(p, odd, even);
+    t[2] = wino_msub(p, odd, even);
+    even = wino_msub(pp, d[2], d[4]);
+    odd = wino_msub(pp, d[1], d[3]);
+    t[3] = wino_madd(q, odd, even);
+    t[4] = wino_msub(q, odd, even);
+}
+
+// A^T: 6 points to 4 pixels. Row i has the points' i-th powers.
+WINO_INLINE void wino_at(const wino_v m[6], wino_v y[4])
+{
+    const wino_v p = WINO_K(WINO_P), q = WINO_K(WINO_Q), pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ);
+    const wino_v ppp = WINO_K(WINO_PP * WINO_P), qqq = WINO_K(WINO_QQ * WINO_Q);
+    wino_v s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4];
+    y[0] = m[0] + s1 + s2;
+    y[1] = wino_madd(q, d2, p * d1);
+    y[2] = wino_madd(qq, s2, pp * s1);
+    y[3] = wino_madd(qqq, d2, wino_madd(ppp, d1, m[5]));
+}
+
+// A: 4 pixels to 6 points.
+WINO_INLINE void wino_a(const wino_v y[4], wino_v m[6])
+{
+    const wino_v p = WINO_K(WINO_P), q = WINO_K(WINO_Q), pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ);
+    const wino_v ppp = WINO_K(WINO_PP * WINO_P), qqq = WINO_K(WINO_QQ * WINO_Q);
+    m[0] = y[0];
+    m[5] = y[3];
+    wino_v even = wino_madd(pp, y[2], y[0]), odd = wino_madd(ppp, y[3], p * y[1]);
+    m[1] = even + odd;
+    m[2] = even - odd;
+    even = wino_madd(qq, y[2], y[0]);
+    odd = wino_madd(qqq, y[3], q * y[1]);
+    m[3] = even + odd;
+    m[4] = even - odd;
+}
+
+// The divisors of G: the products of a point's distances to the others.
+#define WINO_N0 (1 / (WINO_PP * WINO_QQ))
+#define WINO_NP (1 / (2 * WINO_PP * (WINO_PP - WINO_QQ)))
+#define WINO_NQ (1 / (2 * WINO_QQ * (WINO_QQ - WINO_PP)))
+
+// G: 3 taps to 6 points.
+WINO_INLINE void wino_g(const wino_v g[3], wino_v u[6])
+{
+    u[0] = WINO_K(WINO_N0) * g[0];
+    u[5] = g[2];
+    wino_v even = wino_madd(WINO_K(WINO_NP * WINO_PP), g[2], WINO_K(WINO_NP) * g[0]);
+    wino_v odd = WINO_K(WINO_NP * WINO_P) * g[1];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    even = wino_madd(WINO_K(WINO_NQ * WINO_QQ), g[2], WINO_K(WINO_NQ) * g[0]);
+    odd = WINO_K(WINO_NQ * WINO_Q) * g[1];
+    u[3] = even + odd;
+    u[4] = even - odd;
+}
+
+// G^T: 6 points to 3 taps.
+WINO_INLINE void wino_gt(const wino_v u[6], wino_v g[3])
+{
+    wino_v s1 = u[1] + u[2], d1 = u[1] - u[2], s2 = u[3] + u[4], d2 = u[3] - u[4];
+    g[0] = wino_madd(WINO_K(WINO_NQ), s2, wino_madd(WINO_K(WINO_NP), s1, WINO_K(WINO_N0) * u[0]));
+    g[1] = wino_madd(WINO_K(WINO_NQ * WINO_Q), d2, WINO_K(WINO_NP * WINO_P) * d1);
+    g[2] = wino_madd(WINO_K(WINO_NQ * WINO_QQ), s2, wino_madd(WINO_K(WINO_NP * WINO_PP), s1, u[5]));
+}
+
+// X[from][from] to Y[to][to] by `line`: columns, then rows [begin, end).
+#define WINO_2D(line, from, to, X, Y) WINO_2D_LINES(line, from, to, 0, to, X, Y)
+#define WINO_2D_LINES(line, from, to, begin, end, X, Y) \
+    do {                                                \
+        wino_v half_[to][from];                         \
+        WINO_UNROLL                                     \
+        for (int j_ = 0; j_ < (from); j_++) {           \
+            wino_v in_[from], out_[to];                 \
+            WINO_UNROLL                                 \
+            for (int i_ = 0; i_ < (from); i_++)         \
+                in_[i_] = X(i_, j_);                    \
+            line(in_, out_);                            \
+            WINO_UNROLL                                 \
+            for (int i_ = 0; i_ < (to); i_++)           \
+                half_[i_][j_] = out_[i_];               \
+        }                                               \
+        WINO_UNROLL                                     \
+        for (int i_ = begin; i_ < (end); i_++) {        \
+            wino_v out_[to];                            \
+            line(half_[i_], out_);                      \
+            WINO_UNROLL                                 \
+            for (int j_ = 0; j_ < (to); j_++)           \
+                Y(i_, j_, out_[j_]);                    \
+        }                                               \
+    } while (0)
+
+// Where the pixels of a tile lie: size x size of them, `zeros` for those outside.
+static void wino_pixels(const rungi_wino_image *m, const float *x, const float *zeros, int64_t tile,
+                        int size, const float **at)
+{
+    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
+    int64_t y = rest / m->cols * 4 - m->pad, left = rest % m->cols * 4 - m->pad;
+    const float *image = x + n * m->h * m->w * m->c;
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++) {
+            bool inside = y + i >= 0 && y + i < m->h && left + j >= 0 && left + j < m->w;
+            at[i * size + j] = inside ? image + ((y + i) * m->w + left + j) * m->c : zeros;
+        }
+}
+
+// ---- input ------------------------------------------------------------------------------------
+
+// Channels [c, c + n) of a tile; n and the lines are constants where they are all.
+WINO_INLINE void wino_input_vector(const float *const *at, int64_t c, int n, rungi_wino_lines lines,
+                                   float *to, int64_t plane)
+{
+#define WINO_FROM(i, j) \
+    (n == WINO_LANES ? wino_load(at[(i)*6 + (j)] + c) : wino_load_part(at[(i)*6 + (j)] + c, n))
+#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
+    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+}
+
+static void wino_input(const rungi_wino_image *image, const float *x, const float *zeros,
+                       int64_t first, int64_t count, const rungi_wino_rows *rows,
+                       rungi_wino_lines lines, float *v)
+{
+    const bool all = lines.begin == 0 && lines.end == 6;
+    const float *at[36];
+    for (int64_t t = 0; t < count; t++) {
+        wino_pixels(image, x, zeros, first + t, 6, at);
+        for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
+            int64_t end = rungi_wino_least(image->c, begin + rows->chunk), c = begin;
+            float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
+            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES)
+                wino_input_vector(at, c, WINO_LANES, RUNGI_WINO_ALL, to, rows->plane);
+            for (; c < end; c += WINO_LANES, to += WINO_LANES)
+                wino_input_vector(at, c, (int)rungi_wino_least(WINO_LANES, end - c), lines, to,
+                                  rows->plane);
+        }
+    }
+}
+
+// ---- gradient of the output -------------------------------------------------------------------
+
+// Returns the sum of the pixels.
+WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n,
+                                        rungi_wino_lines lines, float *to, int64_t plane)
+{
+    wino_v pixel[16], sum[4];
+    WINO_UNROLL
+    for (int i = 0; i < 16; i++)
+        pixel[i] = n == WINO_LANES ? wino_load(at[i] + o) : wino_load_part(at[i] + o, n);
+    WINO_UNROLL
+    for (int i = 0; i < 4; i++)
+        sum[i] = (pixel[4 * i] + pixel[4 * i + 1]) + (pixel[4 * i + 2] + pixel[4 * i + 3]);
+#define WINO_FROM(i, j) pixel[(i)*4 + (j)]
+#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
+    WINO_2D_LINES(wino_a, 4, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *zeros,
+                          int64_t first, int64_t count, const rungi_wino_panels *panels,
+                          int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
+                          float *sums)
+{
+    const bool all = lines.begin == 0 && lines.end == 6;
+    const float *at[16];
+    const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
+    for (int64_t t = 0; t < count; t++) {
+        wino_pixels(image, dy, zeros, first + t, 4, at);
+        for (int64_t begin = 0; begin < image->c; begin += chunk) {
+            int64_t end = rungi_wino_least(image->c, begin + chunk);
+            float *to = z + begin / chunk * chunk_stride;
+            rungi_wino_panels p = *panels;
+            // The last chunk may be narrower.
+            p.vectors = (int)((end - begin + WINO_LANES - 1) / WINO_LANES);
+            p.count = wino_panel_count(p.vectors);
+            for (int64_t o = begin; o < end; o += WINO_LANES) {
+                float *place =
+                    to + rungi_wino_panel_at(&p, row + t, (int)((o - begin) / WINO_LANES));
+                int n = (int)rungi_wino_least(WINO_LANES, end - o);
+                wino_v sum =
+                    all && n == WINO_LANES
+                        ? wino_gradient_vector(at, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
+                        : wino_gradient_vector(at, o, n, lines, place, p.plane);
+                if (sums)
+                    wino_store(sums + o, wino_load(sums + o) + sum);
+            }
+        }
+    }
+}
+
+// ---- weights ----------------------------------------------------------------------------------
+
+// The taps of one input for n outputs from `from` on.
+WINO_INLINE void wino_taps(const rungi_wino_weight *w, const float *from, int n, wino_v taps[9])
+{
+    float lane[9][WINO_LANES] = {{0}};
+    for (int o = 0; o < n; o++) {
+        const float *g = from + o * w->out_stride;
+        for (int i = 0; i < 9; i++)
+            lane[i][o] = g[i];
+    }
+    for (int i = 0; i < 9; i++)
+        taps[i] = wino_load(lane[w->rotated ? 8 - i : i]);
+}
+
+static void wino_weights(const rungi_wino_weight *w, int64_t out_begin, int64_t in_begin,
+                         int64_t in_end, const rungi_wino_panels *panels, int64_t row, float *u)
+{
+    for (int j = 0; j < panels->vectors; j++) {
+        int64_t o = out_begin + (int64_t)j * WINO_LANES;
+        int n = (int)rungi_wino_least(WINO_LANES, w->out - o);
+        for (int64_t c = in_begin; c < in_end; c++) {
+            const float *from = w->data + o * w->out_stride + c * w->in_stride;
+            float *to = u + rungi_wino_panel_at(panels, row + c - in_begin, j);
+            wino_v taps[9];
+            if (n == WINO_LANES)
+                wino_taps(w, from, WINO_LANES, taps);
+            else
+                wino_taps(w, from, n, taps);
+#define WINO_FROM(i, j) taps[(i)*3 + (j)]
+#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * panels->plane, v)
+            WINO_2D(wino_g, 3, 6, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+        }
+    }
+}
+
+// ---- output -----------------------------------------------------------------------------------
+
+// The pixels of a tile that lie inside.
+typedef struct wino_tile {
+    float *at;
+    int64_t row, pixel; // floats from row to row, pixel to pixel
+    int rows, cols;
+} wino_tile;
+
+static wino_tile wino_tile_at(const rungi_wino_image *m, float *y, int64_t tile)
+{
+    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
+    int64_t top = rest / m->cols * 4, left = rest % m->cols * 4;
+    return (wino_tile){.at = y + ((n * m->h + top) * m->w + left) * m->c,
+                       .row = m->w * m->c,
+                       .pixel = m->c,
+                       .rows = (int)rungi_wino_least(4, m->h - top),
+                       .cols = (int)rungi_wino_least(4, m->w - left)};
+}
+
+WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
+                                    const wino_tile *tile, int64_t o)
+{
+    const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
+#define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
+#define WINO_TO(i, j, v)                                             \
+    do {                                                             \
+        wino_v y_ = (v) + bias;                                      \
+        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o; \
+        y_ = wino_relu(y_, mask);                                    \
+        if (whole)                                                   \
+            wino_store(to_, y_);                                     \
+        else if ((i) < tile->rows && (j) < tile->cols)               \
+            wino_store_part(to_, y_, n);                             \
+    } while (0)
+    WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+}
+
+static void wino_output(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
+                        int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
+                        bool relu, float *y)
+{
+    const wino_vi mask = (relu ? -1 : 0) - (wino_vi){0};
+    for (int64_t t = 0; t < count; t++) {
+        wino_tile tile = wino_tile_at(image, y, first + t);
+        const float *from = m + t * width;
+        int64_t o = begin;
+        for (; o + WINO_LANES <= end; o += WINO_LANES, from += WINO_LANES)
+            wino_output_vector(from, plane, WINO_LANES, bias ? wino_load(bias + o) : (wino_v){0},
+                               mask, &tile, o);
+        if (o < end) {
+            int n = (int)(end - o);
+            wino_output_vector(from, plane, n, bias ? wino_load_part(bias + o, n) : (wino_v){0},
+                               mask, &tile, o);
+        }
+    }
+}
+
+// ---- gradient of the weight -------------------------------------------------------------------
+
+// Adds parts in a tree: ((0 + 1) + (2 + 3)) + ...
+WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
+{
+    wino_v sum[RUNGI_WINO_PARTS];
+    for (int i = 0; i < parts; i++)
+        sum[i] = wino_load(d + i * part);
+    for (int n = parts / 2; n; n /= 2)
+        for (int i = 0; i < n; i++)
+            sum[i] = sum[2 * i] + sum[2 * i + 1];
+    return sum[0];
+}
+
+static void wino_finish(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
+                        int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
+                        int64_t out_end, int64_t inputs, float *dg)
+{
+    for (int64_t o = out_begin; o < out_end; o += WINO_LANES) {
+        int n = (int)rungi_wino_least(WINO_LANES, out_end - o);
+        for (int64_t c = in_begin; c < in_end; c++) {
+            const float *from = d + (c - in_first) * width + (o - out_begin);
+            float *to = dg + (o * inputs + c) * 9;
+            float taps[9][WINO_LANES];
+#define WINO_FROM(i, j) wino_sum_parts(from + ((i)*6 + (j)) * plane, parts, part)
+#define WINO_TO(i, j, v) wino_store(taps[(i)*3 + (j)], v)
+            WINO_2D(wino_gt, 6, 3, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+            for (int l = 0; l < n; l++)
+                for (int i = 0; i < 9; i++)
+                    to[l * inputs * 9 + i] = taps[i][l];
+        }
+    }
+}
