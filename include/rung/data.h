@@ -86,11 +86,16 @@ enum { RUNG_MAX_FIELDS = 8 };
 // How the three dimensions of an image are ordered. NONE: not an image, transforms refuse it.
 typedef enum rung_pixels {
     RUNG_PIXELS_NONE,
-    RUNG_PIXELS_CHW, // planes
-    RUNG_PIXELS_HWC, // interleaved
+    RUNG_PIXELS_CHW,  // planes
+    RUNG_PIXELS_HWC,  // interleaved
+    RUNG_PIXELS_FILE, // a picture as it lies in its file (JPEG, PNG, WebP, PGM/PPM): see rung_field
 } rung_pixels;
 
 // One field of a sample. `shape` is that of one sample (a label is a scalar: rank 0).
+//
+// RUNG_PIXELS_FILE is u8 of shape [0]: the bytes of a picture, as many as they are. `read` must
+// then borrow: it points fields[f].data at them, with 64 bytes behind them that may be read, and
+// sets fields[f].shape.dim[0] to their number. Transforms turn it into an image of one size.
 typedef struct rung_field {
     const char *name; // "image", "label"; borrowed, lives as long as the source
     rung_dtype dtype;
@@ -222,6 +227,12 @@ RUNG_API rung_status rung_source_synthetic(rung_context *context,
 // with torchvision's meaning; neighbouring built-in steps are fused into one pass that reads the
 // source's bytes and writes the batch. Values are equal to the last bit to those of the steps done
 // one by one in float32. Images come out as [channels, height, width].
+//
+// Pictures (RUNG_PIXELS_FILE) differ in size. They are decoded on the way: a step `decode` in front
+// says how (without one: to 3 channels, turned as the camera noted). Steps that move or resize work
+// on 8-bit pixels, and only what the result needs is decoded and worked out. One of resize with two
+// sizes, center_crop, random_crop and random_resized_crop must make the size known before the steps
+// that change values. Resizing is Pillow's, to the last bit.
 typedef enum rung_transform_kind {
     // u8 to f32, divided by 255; does nothing to f32.
     RUNG_TRANSFORM_TO_FLOAT = 1,
@@ -237,7 +248,23 @@ typedef enum rung_transform_kind {
     RUNG_TRANSFORM_REPEAT_CHANNELS,
     // Your own: `apply`.
     RUNG_TRANSFORM_CUSTOM,
+    // How a picture is decoded: `channels` 1 or 3 (0: 3), `keep_orientation`. Only as the first.
+    RUNG_TRANSFORM_DECODE,
+    // To `height` x `width`; without `width` the shorter side becomes `height` and the other keeps
+    // the aspect. By `filter`, antialiased.
+    RUNG_TRANSFORM_RESIZE,
+    // The middle `height` x `width`; zeros around where the image is smaller.
+    RUNG_TRANSFORM_CENTER_CROP,
+    // A random part of `scale` times the area and of `ratio` width to height, resized to `height` x
+    // `width`: 10 tries, then the middle, as torchvision's.
+    RUNG_TRANSFORM_RANDOM_RESIZED_CROP,
 } rung_transform_kind;
+
+// How pixels between pixels are found: the triangle filter, or Keys' cubic with a = -1/2.
+typedef enum rung_filter {
+    RUNG_FILTER_BILINEAR,
+    RUNG_FILTER_BICUBIC,
+} rung_filter;
 
 // What random crop puts outside of the image.
 typedef enum rung_crop_padding {
@@ -266,6 +293,9 @@ typedef struct rung_transform {
     int channels;
     float mean[RUNG_MAX_IMAGE_CHANNELS]; // as many as the image has channels
     float std[RUNG_MAX_IMAGE_CHANNELS];
+    rung_filter filter;
+    double scale[2], ratio[2]; // zeros mean {0.08, 1} and {3/4, 4/3}
+    bool keep_orientation;     // leave pictures as the camera stored them
     // RUNG_TRANSFORM_CUSTOM
     const char *name;         // for messages
     const rung_field *output; // dtype, shape and pixels of the result; NULL: those of the input

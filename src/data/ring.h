@@ -61,7 +61,7 @@ typedef struct rungi_worker {
     void *state;                // the source's
     void *scratch;              // this thread's own
     void *raw[RUNG_MAX_FIELDS]; // in scratch: fields before their transforms
-    void *chain_scratch;
+    rungi_chain_worker *chains[RUNG_MAX_FIELDS];
     atomic_int phase;
     atomic_llong sample; // being read
     atomic_llong since;  // that long, by the context's clock

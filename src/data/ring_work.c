@@ -82,13 +82,18 @@ static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i
         sample.may_borrow |= ring->chains[f] ? 1u << f : 0;
     }
     RUNG_TRY(source->read(source->self, worker->state, &sample, views));
-    for (int f = 0; f < source->field_count; f++)
+    for (int f = 0; f < source->field_count; f++) {
+        bool file = source->fields[f].pixels == RUNG_PIXELS_FILE;
+        RUNG_CHECK(!file || (views[f].data && views[f].data != worker->raw[f] &&
+                             views[f].shape.dim[0] >= 0),
+                   RUNG_INVALID, "field %s: the source gave no picture", source->fields[f].name);
         if (ring->chains[f])
-            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, views[f].data,
-                                       worker->chain_scratch, places[f]));
+            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, &views[f], worker->chains[f],
+                                       places[f]));
         else
             RUNG_CHECK(views[f].data == places[f], RUNG_INVALID,
                        "field %s: the source may not borrow here", source->fields[f].name);
+    }
     return RUNG_OK;
 }
 

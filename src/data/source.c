@@ -41,6 +41,12 @@ rung_status rungi_source_check(const rung_source *source)
         RUNG_CHECK(field->shape.rank >= 0 && field->shape.rank < RUNG_MAX_RANK, RUNG_MISMATCH,
                    "%s: field %s has rank %d, can be at most %d", name, field->name,
                    field->shape.rank, RUNG_MAX_RANK - 1);
+        if (field->pixels == RUNG_PIXELS_FILE) {
+            RUNG_CHECK(field->dtype == RUNG_U8 && field->shape.rank == 1, RUNG_MISMATCH,
+                       "%s: field %s holds pictures as files: it must be u8 of one dimension", name,
+                       field->name);
+            continue;
+        }
         RUNG_TRY(rung_shape_count(&field->shape, &count));
         RUNG_CHECK(count > 0 && count <= INT64_MAX / 16, RUNG_MISMATCH,
                    "%s: field %s: a sample of shape %s has no usable size", name, field->name,
@@ -54,6 +60,8 @@ rung_status rungi_source_check(const rung_source *source)
 
 size_t rungi_field_bytes(const rung_field *field)
 {
+    if (field->pixels == RUNG_PIXELS_FILE)
+        return 0; // borrowed
     int64_t count = 1;
     for (int i = 0; i < field->shape.rank; i++)
         count *= field->shape.dim[i];
