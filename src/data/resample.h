@@ -25,7 +25,7 @@ typedef struct rungi_weights {
 
 typedef struct rungi_resample_kernels {
     // Columns of one row, 3 channels: `table` is what `prepare` made of the weights; `from` is
-    // pixel x->begin. Up to 16 bytes behind the row's last pixel are read, and behind its result
+    // pixel x->begin. Up to 32 bytes behind the row's last pixel are read, and behind its result
     // written.
     void (*columns3)(const rungi_weights *x, const void *table, const uint8_t *from, uint8_t *to);
     size_t (*table_size)(const rungi_weights *x); // NULL: needs none

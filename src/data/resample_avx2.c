@@ -62,7 +62,9 @@ static inline __m128i sum_pixel(const quad *q, int quads, const uint8_t *from)
     return _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(1 << (BITS - 1))), BITS);
 }
 
-static inline void run_columns(const rungi_weights *x, const quad *table, int quads,
+// `fixed`: each pixel takes that many quads; 0: as many as its length needs, so that no more than
+// one is read in vain. `quads` is the table's.
+static inline void run_columns(const rungi_weights *x, const quad *table, int quads, int fixed,
                                const uint8_t *from, uint8_t *to)
 {
     const __m128i squeeze = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
@@ -70,13 +72,15 @@ static inline void run_columns(const rungi_weights *x, const quad *table, int qu
     for (; i + AT_ONCE <= x->count; i += AT_ONCE, to += 3 * AT_ONCE) {
         __m128i p[AT_ONCE];
         for (int j = 0; j < AT_ONCE; j++)
-            p[j] = sum_pixel(table + (size_t)(i + j) * (size_t)quads, quads,
+            p[j] = sum_pixel(table + (size_t)(i + j) * (size_t)quads,
+                             fixed ? fixed : (x->length[i + j] + AT_ONCE - 1) / AT_ONCE,
                              from + 3 * (size_t)(x->first[i + j] - x->begin));
         __m128i packed = _mm_packus_epi16(_mm_packs_epi32(p[0], p[1]), _mm_packs_epi32(p[2], p[3]));
         _mm_storeu_si128((__m128i *)(void *)to, _mm_shuffle_epi8(packed, squeeze));
     }
     for (; i < x->count; i++, to += 3) {
-        __m128i p = sum_pixel(table + (size_t)i * (size_t)quads, quads,
+        __m128i p = sum_pixel(table + (size_t)i * (size_t)quads,
+                              fixed ? fixed : (x->length[i] + AT_ONCE - 1) / AT_ONCE,
                               from + 3 * (size_t)(x->first[i] - x->begin));
         uint32_t pixel = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(p, p), p));
         memcpy(to, &pixel, 3);
@@ -88,13 +92,13 @@ static void columns3(const rungi_weights *x, const void *table, const uint8_t *f
     // Loops of a known length for the usual scales.
     switch (quads_of(x)) {
     case 1:
-        run_columns(x, table, 1, from, to);
+        run_columns(x, table, 1, 1, from, to);
         break;
     case 2:
-        run_columns(x, table, 2, from, to);
+        run_columns(x, table, 2, 2, from, to);
         break;
     default:
-        run_columns(x, table, quads_of(x), from, to);
+        run_columns(x, table, quads_of(x), 0, from, to);
     }
 }
 
