@@ -140,9 +140,16 @@ struct rung_source {
 // (rung_loader_destroy warned of it) is left in memory.
 RUNG_API void rung_source_destroy(rung_source **source);
 
-// Opens a data set by the name of its format: "idx", "cifar10" or "cifar100" (`data.format`).
-// `path` is its folder. `split` is "train" or "test". The caller owns the result.
-// Errors: RUNG_CONFIG for an unknown format or split; else those of the format below.
+// Opens a data set by the name of its format (`data.format`): "idx", "cifar10", "cifar100",
+// "image_folder", "list", "tar" or "npy". `path` is its folder. `split` is "train" or "test"; of
+// the last four also "all", for a path that is one split by itself. The caller owns the result.
+//
+// Of image_folder and tar, the training split is the folder `train` in `path`, or `path` itself
+// without one; the test split is the folder `val` or `test`. Of list, they are train.csv, and
+// val.csv or test.csv (or .tsv), or `path` itself when that is a file. tar also takes one archive
+// or a range of them, shards/name-{000000..000009}.tar. Of npy, see rung_source_npy. Errors:
+// RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split; else
+// those of the format below.
 RUNG_API rung_status rung_source_open(rung_context *context, const char *format, const char *path,
                                       const char *split, rung_source **source_out);
 
@@ -186,6 +193,36 @@ RUNG_API rung_status rung_source_cifar10(rung_context *context, const rung_cifar
                                          rung_source **source_out);
 RUNG_API rung_status rung_source_cifar100(rung_context *context, const rung_cifar_options *options,
                                           rung_source **source_out);
+
+// ---- pictures as files. Fields: "image" (RUNG_PIXELS_FILE), "label" i64 []. A picture's file is
+// opened when it is read: one that is missing, cut or damaged is that sample's error.
+
+// One folder for each class: torchvision's ImageFolder. Classes are the folders in `path` in the
+// order of their names' bytes, pictures the files in and below them that end in .jpg .jpeg .png
+// .ppm .bmp .pgm .tif .tiff or .webp, in any case. How many others are left out is told in the log.
+// Names need not be UTF-8: in class names and messages odd bytes are escaped.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_DATA without classes or for a class without pictures.
+RUNG_API rung_status rung_source_image_folder(rung_context *context, const char *path,
+                                              rung_source **source_out);
+
+// A file with a row for each picture: its path (relative to the file's folder), and its label.
+// Separated by tabs if the first row has one, else by commas; quoted as in RFC 4180. Labels that
+// are all whole numbers are class numbers, others the names of classes in the order of their bytes.
+// With more columns, each is a class and 0 or 1 in every row: "label" is then f32 [classes], named
+// by the header. A first row is a header unless its first field ends as pictures' names do or is a
+// file. Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT, RUNG_DATA naming the line.
+RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
+                                      rung_source **source_out);
+
+// Plain tar archives in WebDataset's layout, read at random: entries whose names are equal up to
+// the first dot of the last part are one sample, of which the picture and .cls (a number or a name)
+// count. Where no sample has .cls, the label is the folder that the picture lies in or, without
+// folders, what follows the first _ of its name. `path` is an archive, a range of them with
+// {000000..000009}, or a folder of archives.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is compressed or no archive; RUNG_CORRUPT
+// when it is cut; RUNG_DATA for a sample without label or with two.
+RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
+                                     rung_source **source_out);
 
 // One array of rung_source_arrays: `all` is [count, ...], one sample after the other.
 typedef struct rung_array_field {

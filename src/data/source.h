@@ -21,6 +21,9 @@ static inline size_t rungi_round64(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+// May the path of this format be one split by itself, which is then called "all"?
+bool rungi_source_may_be_split(const char *format);
+
 // Notes that a thread is stuck in `read` for good: the source must stay in memory.
 void rungi_source_abandon(rung_source *source);
 
