@@ -16,9 +16,11 @@
 
 enum { DEPTH_MAX = 64 };
 
+typedef RUNGI_ARRAY(char *) names;
+
 typedef struct scan {
     rungi_picture_source *ps;
-    RUNGI_ARRAY(char *) folders; // below the root, to look through
+    names folders; // below the root, to look through
     int64_t label;
     int64_t left_out; // files of other names
 } scan;
@@ -38,13 +40,17 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-typedef RUNGI_ARRAY(char *) names;
-
 static void free_names(names *list)
 {
     for (size_t i = 0; i < list->count; i++)
         free(list->data[i]);
     rungi_array_fini(list);
+}
+
+static void sort_names(names *list)
+{
+    if (list->count)
+        qsort(list->data, list->count, sizeof *list->data, compare_names);
 }
 
 // Lists the folders and the other names in `path`, sorted.
@@ -65,8 +71,8 @@ static rung_status list_folder(const char *path, names *folders, names *files)
         }
     }
     closedir(dir);
-    qsort(folders->data, folders->count, sizeof *folders->data, compare_names);
-    qsort(files->data, files->count, sizeof *files->data, compare_names);
+    sort_names(folders);
+    sort_names(files);
     return status;
 }
 
@@ -131,7 +137,7 @@ static rung_status add_class(scan *s, const char *root, const char *name)
 {
     size_t before = s->ps->places.count;
     rung_status status = collect(s, root, name, 1);
-    qsort(s->folders.data, s->folders.count, sizeof *s->folders.data, compare_names);
+    sort_names(&s->folders);
     for (size_t i = 0; i < s->folders.count && status == RUNG_OK; i++)
         status = add_files(s, root, s->folders.data[i]);
     for (size_t i = 0; i < s->folders.count; i++)
