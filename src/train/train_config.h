@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "rung/config.h"
+#include "rung/data.h"
 #include "rung/models.h"
 #include "rung/optim.h"
 #include "rung/plan.h"
@@ -33,7 +34,16 @@ typedef struct rungi_data_config {
     bool drop_last;
     int64_t num_workers;
     int64_t prefetch_factor;
-    int64_t timeout;             // nanoseconds; none: 0
+    int64_t timeout;  // nanoseconds; none: 0
+    int64_t channels; // of pictures as files
+    bool exif_rotation;
+    rung_filter interpolation;
+    rungi_ints resize;              // the shorter side; height, width; or none
+    rungi_ints center_crop;         // side; height, width; or none
+    rungi_ints random_resized_size; // the same
+    rungi_reals random_resized_scale, random_resized_ratio;
+    rungi_ints random_crop_size; // the same
+    rung_crop_padding random_crop_mode;
     rungi_ints pad;              // height, width; or none
     int64_t repeat_channels;     // none: 0
     int64_t random_crop_padding; // none: 0
