@@ -159,11 +159,54 @@ static void refusals(void **state)
     rung_context_destroy(&context);
 }
 
+// C67: skipped in training and validation, listed, and not counted.
+static void skips_bad_samples(void **state)
+{
+    training_log lines;
+    rung_context *context = training_context(&lines);
+    const char *data = test_path(*state, "data"), *run = test_path(*state, "run");
+    char yaml[1024], path[400];
+    write_set(data);
+    configure(data, yaml, sizeof yaml);
+    for (int split = 0; split < 2; split++) {
+        snprintf(path, sizeof path, "%s/%s/%s/07.ppm", data, split ? "val" : "train",
+                 class_names[1]);
+        test_write(path, "P6 9 9 255\nabc", 14);
+    }
+    assert_fails(RUNG_CORRUPT,
+                 "07.ppm), epoch 0, without workers: image: cut: expected 254 bytes, found 14",
+                 try_run(context, *state, yaml, NULL));
+    const char *skip[] = {"data.on_bad_sample=skip", "data.bad_sample_limit=0.05",
+                          "train.eval_every=epoch", NULL};
+    assert_ok(training_run(context, yaml, skip, run, NULL));
+    rung_trainer *trainer;
+    rung_eval_result r;
+    assert_ok(rung_trainer_open(context, run, "latest", NULL, 0, &trainer));
+    assert_ok(rung_trainer_evaluate(trainer, &r));
+    assert_int_equal(r.samples, COUNT - 1);
+    rung_trainer_destroy(&trainer);
+    char *list = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/bad_samples.csv", run);
+    assert_ok(rungi_fs_read(path, 1 << 16, &list, &size));
+    int rows = 0;
+    for (size_t i = 0; i < size; i++)
+        rows += list[i] == '\n';
+    assert_int_equal(rows, 3);
+    assert_int_equal(strncmp(list, "set,sample,message\ntrain,27,", 28), 0);
+    assert_non_null(strstr(list, "\nvalidation,27,"));
+    free(list);
+    assert_fails(RUNG_DATA, "1 of 60 samples are bad, more than data.bad_sample_limit (0.01)",
+                 try_run(context, *state, yaml, "data.on_bad_sample=skip"));
+    rung_context_destroy(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(trains_and_predicts),
         IN_FOLDER(refusals),
+        IN_FOLDER(skips_bad_samples),
     };
     return RUN_TESTS(tests);
 }

@@ -400,6 +400,8 @@ typedef struct rung_batch {
     int64_t epoch;          // from 0
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
+    int64_t left_out;       // bad samples that are not among them (skip_bad): the next batch begins
+                            // at position + global_count + left_out
     bool is_last_of_epoch;
     void *slot;      // private
     uint64_t ticket; // private
@@ -408,6 +410,10 @@ typedef struct rung_batch {
 // Called on each full batch, in the worker that finished it: may change values in place (MixUp) and
 // make the views smaller. `random` is keyed by (seed, epoch, position).
 typedef rung_status (*rung_collate_fn)(void *user, const rung_random *random, rung_batch *batch);
+
+// Called from next(), in the order of the batches, when a sample is left out for the first time.
+// `message` names the sample and the reason.
+typedef void (*rung_bad_sample_fn)(void *user, int64_t sample, const char *message);
 
 // Where batches live, for memory that a device can copy from (pinned).
 typedef struct rung_loader_memory {
@@ -432,6 +438,11 @@ typedef struct rung_loader_options {
     const rung_transform *transforms; // copied; what their pointers point to is borrowed
     int transform_count;
     const rung_loader_memory *memory; // copied; NULL: the heap
+    bool skip_bad; // leave out samples that cannot be read (missing, cut, damaged, of a bad kind)
+                   // instead of failing: batches become smaller by them. Only for world 1
+    double bad_limit; // share of all samples from 0 to 1; once more were left out, next() fails
+    rung_bad_sample_fn on_bad; // may be NULL
+    void *on_bad_user;
     int hold;      // batches the consumer may hold at once; default 1 (2 without workers)
     bool preload;  // read epoch 0 once at the first next() and serve its batches in every epoch,
                    // from memory, without work: the ceiling of supply (same order and same
@@ -497,6 +508,7 @@ typedef struct rung_loader_statistics {
     int64_t samples;         // delivered by next()
     int64_t batches;         // delivered by next()
     int64_t reads;           // samples read (those ahead included)
+    int64_t bad_samples;     // different ones left out of delivered batches (skip_bad)
     double wait_seconds;     // that next() took
     double busy_seconds;     // of all workers (or of next() without workers) reading
     int queue_depth;         // batches ready now

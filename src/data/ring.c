@@ -42,6 +42,11 @@ static rung_status make_slots(rungi_ring *ring)
         slot->draws = calloc(capacity, sizeof *slot->draws);
         slot->batch.samples = calloc(capacity, sizeof *slot->batch.samples);
         RUNG_CHECK(slot->draws && slot->batch.samples, RUNG_NO_MEMORY, "no memory for the loader");
+        if (ring->options.skip_bad) {
+            slot->bad = calloc(capacity, sizeof *slot->bad);
+            slot->bad_samples = calloc(capacity, sizeof *slot->bad_samples);
+            RUNG_CHECK(slot->bad && slot->bad_samples, RUNG_NO_MEMORY, "no memory for the loader");
+        }
         RUNG_TRY(allocate(ring, ring->info.slot_bytes, &slot->memory));
         slot->batch.field_count = fields;
         for (int f = 0; f < fields; f++) {
@@ -172,6 +177,11 @@ static void free_ring(rungi_ring *ring)
     bool whole = ring->exited == ring->threads;
     for (int i = 0; ring->slots && i < ring->info.slots; i++) {
         free(ring->slots[i].draws);
+        if (ring->slots[i].bad)
+            ring->slots[i].bad_count = ring->capacity;
+        rungi_slot_forget_bad(&ring->slots[i]);
+        free(ring->slots[i].bad);
+        free(ring->slots[i].bad_samples);
         free((void *)(uintptr_t)ring->slots[i].batch.samples);
         if (!memory)
             free(ring->slots[i].memory);
@@ -189,6 +199,7 @@ static void free_ring(rungi_ring *ring)
             rungi_chain_worker_destroy(&ring->workers[i].chains[f]);
     }
     rung_sampler_destroy(&ring->own_sampler);
+    rungi_array_fini(&ring->bad);
     free(ring->slots);
     free(ring->queue);
     free(ring->workers);

@@ -113,7 +113,7 @@ static void explain_sample(const rungi_worker *worker, const rungi_slot *slot, i
 static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int64_t end)
 {
     rungi_ring *ring = worker->ring;
-    int64_t i = begin, failed = -1, start = rungi_now(ring->context), now = start;
+    int64_t i = begin, failed = -1, bad = 0, start = rungi_now(ring->context), now = start;
     for (; i < end && failed < 0; i++) {
         if (atomic_load_explicit(&ring->cancelled, memory_order_relaxed) ||
             slot->first + i > atomic_load_explicit(&ring->failed_order, memory_order_relaxed))
@@ -122,7 +122,10 @@ static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int6
         rung_status status = read_sample(worker, slot, i);
         if (status != RUNG_OK) {
             explain_sample(worker, slot, i, status);
-            failed = i;
+            if (rungi_ring_may_skip(ring, status))
+                slot->bad[i] = strdup(rung_error_last()->message);
+            bad += slot->bad && slot->bad[i];
+            failed = slot->bad && slot->bad[i] ? -1 : i;
         }
         if (!come_back(worker)) {
             pthread_mutex_lock(&ring->lock);
@@ -133,6 +136,7 @@ static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int6
     pthread_mutex_lock(&ring->lock);
     atomic_store_explicit(&worker->sample, RUNGI_NO_SAMPLE, memory_order_relaxed);
     slot->done += i - begin - (failed >= 0);
+    slot->bad_count += bad;
     ring->statistics.reads += i - begin;
     ring->busy += now - start;
     if (failed >= 0)
@@ -180,12 +184,23 @@ static bool collate(rungi_worker *worker, rungi_slot *slot)
 
 static bool finish_if_complete(rungi_worker *worker, rungi_slot *slot)
 {
-    if (slot->running == 0 && slot->done == slot->batch.count)
-        return collate(worker, slot);
-    return true;
+    if (slot->running != 0 || slot->done != slot->batch.count)
+        return true;
+    if (slot->bad_count > 0 && rungi_slot_leave_out(worker->ring, slot) != RUNG_OK) {
+        record_failure(worker->ring, slot->first);
+        slot->done = -1; // never complete
+        return true;
+    }
+    return collate(worker, slot);
 }
 
 // ---- one turn of a worker
+
+static void forget_places(const rungi_ring *ring, rungi_slot *slot)
+{
+    slot->bad_count = ring->capacity; // a batch that was broken off has them anywhere
+    rungi_slot_forget_bad(slot);
+}
 
 // Takes a free slot and opens the next batch in it. Returns false when the worker was abandoned.
 // The lock is held at call and return.
@@ -194,6 +209,8 @@ static bool open_next(rungi_worker *worker, rungi_slot *slot)
     rungi_ring *ring = worker->ring;
     slot->state = RUNGI_SLOT_FILLING;
     slot->claimed = slot->done = 0;
+    if (slot->bad)
+        forget_places(ring, slot);
     slot->running = 0;
     ring->queue[(ring->queue_head + ring->queue_count++) % ring->info.slots] =
         (int)(slot - ring->slots);

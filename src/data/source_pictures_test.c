@@ -496,6 +496,127 @@ static void cut_file_is_named(void **state)
     rung_source_destroy(&source);
 }
 
+// C67, skipped: the same batches for any number of workers, the others in their order, and told
+// once.
+typedef struct told {
+    int count;
+    int64_t samples[8];
+} told;
+
+static void keep_told(void *user, int64_t sample, const char *message)
+{
+    told *t = user;
+    assert_non_null(strstr(message, "cut: the JPEG goes on"));
+    assert_true(t->count < 8);
+    t->samples[t->count++] = sample;
+}
+
+static void skipped_samples(void **state)
+{
+    (void)state;
+    char name[64];
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "k/k/%02d.jpg", i);
+        put("rgb_420.jpg", name);
+    }
+    static const int bad[] = {3, 17, 18, 39};
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "k/k/%02d.jpg", bad[i]);
+        assert_int_equal(truncate(test_path(&folder, name), 1000), 0);
+    }
+    for (int run = 0; run < 6; run++) {
+        rung_source *source;
+        rung_loader *loader;
+        rung_loader_statistics statistics;
+        told t = {0};
+        assert_ok(rung_source_image_folder(context, test_path(&folder, "k"), &source));
+        rung_loader_options options = {.batch_size = 6,
+                                       .num_workers = run % 3,
+                                       .transforms = crop,
+                                       .transform_count = 3,
+                                       .skip_bad = true,
+                                       .bad_limit = 0.1,
+                                       .on_bad = keep_told,
+                                       .on_bad_user = &t,
+                                       .preload = run >= 3};
+        assert_ok(rung_loader_create(context, source, &options, &loader));
+        for (int epoch = 0; epoch < 2; epoch++) {
+            int64_t next = 0;
+            bool last = false;
+            while (!last) {
+                rung_batch batch;
+                assert_ok(rung_loader_next(loader, &batch));
+                assert_int_equal(batch.epoch, epoch);
+                last = batch.is_last_of_epoch;
+                assert_int_equal(batch.count + batch.left_out, last ? 4 : 6);
+                assert_int_equal(batch.fields[0].shape.dim[0], batch.count);
+                assert_int_equal(batch.global_count, batch.count);
+                for (int64_t i = 0; i < batch.count; i++, next++) {
+                    while (next == 3 || next == 17 || next == 18)
+                        next++;
+                    assert_int_equal(batch.samples[i], next);
+                    assert_int_equal(((const int64_t *)batch.fields[1].data)[i], 0);
+                }
+                rung_loader_release(loader, &batch);
+            }
+            assert_int_equal(next, 39);
+        }
+        assert_int_equal(t.count, 4);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(t.samples[i], bad[i]);
+        rung_loader_measure(loader, &statistics);
+        if (run < 3)
+            assert_int_equal(statistics.bad_samples, 4);
+        rung_loader_destroy(&loader);
+        rung_source_destroy(&source);
+    }
+    assert_non_null(strstr(messages.text, "1 of 40 samples left out: sample 3 ("));
+}
+
+// More than the limit, and a batch with nothing left: the end, with the reason, for good.
+static void too_many_bad(void **state)
+{
+    (void)state;
+    for (int workers = 0; workers < 3; workers++) {
+        rung_source *source;
+        rung_loader *loader;
+        rung_batch batch;
+        assert_ok(rung_source_image_folder(context, test_path(&folder, "k"), &source));
+        rung_loader_options options = {.batch_size = 6,
+                                       .num_workers = workers,
+                                       .transforms = crop,
+                                       .transform_count = 3,
+                                       .skip_bad = true,
+                                       .bad_limit = 0.03};
+        assert_ok(rung_loader_create(context, source, &options, &loader));
+        for (int i = 0; i < 2; i++) {
+            assert_ok(rung_loader_next(loader, &batch));
+            assert_int_equal(batch.count, i ? 6 : 5);
+            rung_loader_release(loader, &batch);
+        }
+        for (int again = 0; again < 2; again++)
+            assert_fails(RUNG_DATA,
+                         "2 of 40 samples are bad, more than data.bad_sample_limit (0.03) allows; "
+                         "the last: sample 17 (",
+                         rung_loader_next(loader, &batch));
+        rung_loader_destroy(&loader);
+        options.batch_size = 1;
+        options.bad_limit = 1;
+        assert_ok(rung_loader_create(context, source, &options, &loader));
+        for (int i = 0; i < 3; i++) {
+            assert_ok(rung_loader_next(loader, &batch));
+            rung_loader_release(loader, &batch);
+        }
+        assert_fails(RUNG_DATA, "all 1 samples of a batch are bad: sample 3 (",
+                     rung_loader_next(loader, &batch));
+        rung_loader_destroy(&loader);
+        options.world = 2;
+        assert_fails(RUNG_UNSUPPORTED, "with 2 ranks",
+                     rung_loader_create(context, source, &options, &loader));
+        rung_source_destroy(&source);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +631,8 @@ int main(void)
         cmocka_unit_test(bad_archives),
         cmocka_unit_test(same_bits_for_any_workers),
         cmocka_unit_test(cut_file_is_named),
+        cmocka_unit_test(skipped_samples),
+        cmocka_unit_test(too_many_bad),
     };
     return tests_status(cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down),
                         sizeof tests / sizeof *tests);

@@ -17,6 +17,7 @@ static const char *const origins[] = {
 };
 static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
                                       "list", "tar",     NULL};
+static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
     [RUNG_FILTER_BICUBIC] = "bicubic",
@@ -114,6 +115,19 @@ const rungi_option rungi_data_options[] = {
      .range = "[1ms, 24h]",
      .words = none_words,
      .help = "Longest wait for a batch from the workers; an error then names the sample."},
+    {.key = "data.on_bad_sample",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, on_bad_sample),
+     .initial = "stop",
+     .choices = bad_choices,
+     .help = "What is done with a sample that is missing, cut or damaged: stop, or skip it: it is "
+             "left out of its batch, counted, and listed in the run's bad_samples.csv."},
+    {.key = "data.bad_sample_limit",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, bad_sample_limit),
+     .initial = "0.01",
+     .range = "[0, 1]",
+     .help = "Share of the samples that may be skipped; with more, training stops."},
     {.key = "data.channels",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, channels),

@@ -4,6 +4,7 @@
 #ifndef RUNGI_TRAIN_SESSION_H
 #define RUNGI_TRAIN_SESSION_H
 
+#include "base/array.h"
 #include "measure/timeline.h"
 #include "rung/data.h"
 #include "rung/optim.h"
@@ -17,6 +18,13 @@ enum {
     RUNGI_SESSION_ALL = 3,
 };
 
+// A sample that was left out (data.on_bad_sample skip).
+typedef struct rungi_bad_entry {
+    bool training;
+    int64_t sample;
+    char *message;
+} rungi_bad_entry;
+
 typedef struct rungi_session {
     rung_context *context;
     rung_config *config; // own copy
@@ -26,6 +34,7 @@ typedef struct rungi_session {
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
+    RUNGI_ARRAY(rungi_bad_entry) bad; // in the order in which they were met
     int64_t classes;
     char **class_names; // classes of them, or NULL
 

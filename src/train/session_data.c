@@ -89,6 +89,23 @@ static rung_status split(rungi_session *s)
     return status;
 }
 
+static void keep_bad(rungi_session *s, bool training, int64_t sample, const char *message)
+{
+    rungi_bad_entry entry = {training, sample, strdup(message)};
+    if (!entry.message || !rungi_array_push(&s->bad, entry))
+        free(entry.message); // it stands in the log
+}
+
+static void keep_bad_train(void *session, int64_t sample, const char *message)
+{
+    keep_bad(session, true, sample, message);
+}
+
+static void keep_bad_val(void *session, int64_t sample, const char *message)
+{
+    keep_bad(session, false, sample, message);
+}
+
 static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
 {
     const rungi_data_config *d = &s->c->data;
@@ -102,6 +119,10 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
                              .prefetch_factor = (int)d->prefetch_factor,
                              .drop_last = training && d->drop_last,
                              .timeout = d->num_workers ? (double)d->timeout * 1e-9 : 0,
+                             .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,
+                             .bad_limit = d->bad_sample_limit,
+                             .on_bad = training ? keep_bad_train : keep_bad_val,
+                             .on_bad_user = s,
                              .transforms = transforms};
     RUNG_TRY(
         rungi_session_transforms(s, training, &source->fields[0], transforms, &o.transform_count));

@@ -25,6 +25,11 @@ typedef enum rungi_data_origin {
     RUNGI_DATA_PRELOADED,
 } rungi_data_origin;
 
+typedef enum rungi_bad_sample {
+    RUNGI_BAD_SAMPLE_STOP,
+    RUNGI_BAD_SAMPLE_SKIP,
+} rungi_bad_sample;
+
 typedef struct rungi_data_config {
     rungi_data_origin source;
     char *format;
@@ -44,6 +49,8 @@ typedef struct rungi_data_config {
     rungi_reals random_resized_scale, random_resized_ratio;
     rungi_ints random_crop_size; // the same
     rung_crop_padding random_crop_mode;
+    rungi_bad_sample on_bad_sample;
+    double bad_sample_limit;
     rungi_ints pad;              // height, width; or none
     int64_t repeat_channels;     // none: 0
     int64_t random_crop_padding; // none: 0
