@@ -114,9 +114,9 @@ static rung_status predict_some(rung_predictor *predictor, const rung_predictor_
         status = rung_error_set(RUNG_NO_MEMORY, "out of memory");
     while (status == RUNG_OK && have < count) {
         status = read_image(words[have], info->channels, &images[have]);
-        if (status == RUNG_OK &&
-            (images[have].channels != info->channels || images[have].width != info->width ||
-             images[have].height != info->height))
+        if (status == RUNG_OK && (images[have].channels != info->channels ||
+                                  (info->width && (images[have].width != info->width ||
+                                                   images[have].height != info->height))))
             status = rung_error_set(
                 RUNG_MISMATCH,
                 "%s: is %d x %d with %d channel%s, the network was trained on %d x %d with %d: "
@@ -177,10 +177,12 @@ const cli_verb cli_verb_predict = {
     .name = "predict",
     .summary = "tell the most likely classes of pictures",
     .arguments = "RUN IMAGE...",
-    .text = "Prints the five most likely classes of each picture, from a run folder alone: the "
-            "data set need not be there. A picture is a PNG, PGM or PPM file, or a row of an IDX "
-            "file of images (t10k-images-idx3-ubyte.gz:17, from row 0 on), of the size that the "
-            "network was trained on. It goes through the transforms of validation.",
+    .text =
+        "Prints the five most likely classes of each picture, from a run folder alone: the "
+        "data set need not be there. A picture is a JPEG, PNG, WebP, PGM or PPM file, or a row of "
+        "an IDX file of images (t10k-images-idx3-ubyte.gz:17, from row 0 on). It must have the "
+        "size of those that the network was trained on, if they had one size, and goes through "
+        "the transforms of validation.",
     .options = options,
     .min_arguments = 2,
     .max_arguments = -1,

@@ -41,5 +41,6 @@ static inline char *scratch_read(const char *path, size_t *size_out)
 
 // Path of a file made by tools/fixtures/formats.py.
 #define FORMATS_FIXTURE(name) RUNG_SOURCE_DIR "/tests/fixtures/formats/" name
+#define IMAGES_FIXTURE(name) RUNG_SOURCE_DIR "/tests/fixtures/images/" name
 
 #endif

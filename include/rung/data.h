@@ -86,11 +86,16 @@ enum { RUNG_MAX_FIELDS = 8 };
 // How the three dimensions of an image are ordered. NONE: not an image, transforms refuse it.
 typedef enum rung_pixels {
     RUNG_PIXELS_NONE,
-    RUNG_PIXELS_CHW, // planes
-    RUNG_PIXELS_HWC, // interleaved
+    RUNG_PIXELS_CHW,  // planes
+    RUNG_PIXELS_HWC,  // interleaved
+    RUNG_PIXELS_FILE, // a picture as it lies in its file (JPEG, PNG, WebP, PGM/PPM): see rung_field
 } rung_pixels;
 
 // One field of a sample. `shape` is that of one sample (a label is a scalar: rank 0).
+//
+// RUNG_PIXELS_FILE is u8 of shape [0]: the bytes of a picture, as many as they are. `read` must
+// then borrow: it points fields[f].data at them, with 64 bytes behind them that may be read, and
+// sets fields[f].shape.dim[0] to their number. Transforms turn it into an image of one size.
 typedef struct rung_field {
     const char *name; // "image", "label"; borrowed, lives as long as the source
     rung_dtype dtype;
@@ -135,9 +140,16 @@ struct rung_source {
 // (rung_loader_destroy warned of it) is left in memory.
 RUNG_API void rung_source_destroy(rung_source **source);
 
-// Opens a data set by the name of its format: "idx", "cifar10" or "cifar100" (`data.format`).
-// `path` is its folder. `split` is "train" or "test". The caller owns the result.
-// Errors: RUNG_CONFIG for an unknown format or split; else those of the format below.
+// Opens a data set by the name of its format (`data.format`): "idx", "cifar10", "cifar100",
+// "image_folder", "list", "tar" or "npy". `path` is its folder. `split` is "train" or "test"; of
+// the last four also "all", for a path that is one split by itself. The caller owns the result.
+//
+// Of image_folder and tar, the training split is the folder `train` in `path`, or `path` itself
+// without one; the test split is the folder `val` or `test`. Of list, they are train.csv, and
+// val.csv or test.csv (or .tsv), or `path` itself when that is a file. tar also takes one archive
+// or a range of them, shards/name-{000000..000009}.tar. Of npy, see rung_source_npy. Errors:
+// RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split; else
+// those of the format below.
 RUNG_API rung_status rung_source_open(rung_context *context, const char *format, const char *path,
                                       const char *split, rung_source **source_out);
 
@@ -182,6 +194,36 @@ RUNG_API rung_status rung_source_cifar10(rung_context *context, const rung_cifar
 RUNG_API rung_status rung_source_cifar100(rung_context *context, const rung_cifar_options *options,
                                           rung_source **source_out);
 
+// ---- pictures as files. Fields: "image" (RUNG_PIXELS_FILE), "label" i64 []. A picture's file is
+// opened when it is read: one that is missing, cut or damaged is that sample's error.
+
+// One folder for each class: torchvision's ImageFolder. Classes are the folders in `path` in the
+// order of their names' bytes, pictures the files in and below them that end in .jpg .jpeg .png
+// .ppm .bmp .pgm .tif .tiff or .webp, in any case. How many others are left out is told in the log.
+// Names need not be UTF-8: in class names and messages odd bytes are escaped.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_DATA without classes or for a class without pictures.
+RUNG_API rung_status rung_source_image_folder(rung_context *context, const char *path,
+                                              rung_source **source_out);
+
+// A file with a row for each picture: its path (relative to the file's folder), and its label.
+// Separated by tabs if the first row has one, else by commas; quoted as in RFC 4180. Labels that
+// are all whole numbers are class numbers, others the names of classes in the order of their bytes.
+// With more columns, each is a class and 0 or 1 in every row: "label" is then f32 [classes], named
+// by the header. A first row is a header unless its first field ends as pictures' names do or is a
+// file. Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT, RUNG_DATA naming the line.
+RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
+                                      rung_source **source_out);
+
+// Plain tar archives in WebDataset's layout, read at random: entries whose names are equal up to
+// the first dot of the last part are one sample, of which the picture and .cls (a number or a name)
+// count. Where no sample has .cls, the label is the folder that the picture lies in or, without
+// folders, what follows the first _ of its name. `path` is an archive, a range of them with
+// {000000..000009}, or a folder of archives.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is compressed or no archive; RUNG_CORRUPT
+// when it is cut; RUNG_DATA for a sample without label or with two.
+RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
+                                     rung_source **source_out);
+
 // One array of rung_source_arrays: `all` is [count, ...], one sample after the other.
 typedef struct rung_array_field {
     const char *name; // copied
@@ -222,6 +264,12 @@ RUNG_API rung_status rung_source_synthetic(rung_context *context,
 // with torchvision's meaning; neighbouring built-in steps are fused into one pass that reads the
 // source's bytes and writes the batch. Values are equal to the last bit to those of the steps done
 // one by one in float32. Images come out as [channels, height, width].
+//
+// Pictures (RUNG_PIXELS_FILE) differ in size. They are decoded on the way: a step `decode` in front
+// says how (without one: to 3 channels, turned as the camera noted). Steps that move or resize work
+// on 8-bit pixels, and only what the result needs is decoded and worked out. One of resize with two
+// sizes, center_crop, random_crop and random_resized_crop must make the size known before the steps
+// that change values. Resizing is Pillow's, to the last bit.
 typedef enum rung_transform_kind {
     // u8 to f32, divided by 255; does nothing to f32.
     RUNG_TRANSFORM_TO_FLOAT = 1,
@@ -237,7 +285,23 @@ typedef enum rung_transform_kind {
     RUNG_TRANSFORM_REPEAT_CHANNELS,
     // Your own: `apply`.
     RUNG_TRANSFORM_CUSTOM,
+    // How a picture is decoded: `channels` 1 or 3 (0: 3), `keep_orientation`. Only as the first.
+    RUNG_TRANSFORM_DECODE,
+    // To `height` x `width`; without `width` the shorter side becomes `height` and the other keeps
+    // the aspect. By `filter`, antialiased.
+    RUNG_TRANSFORM_RESIZE,
+    // The middle `height` x `width`; zeros around where the image is smaller.
+    RUNG_TRANSFORM_CENTER_CROP,
+    // A random part of `scale` times the area and of `ratio` width to height, resized to `height` x
+    // `width`: 10 tries, then the middle, as torchvision's.
+    RUNG_TRANSFORM_RANDOM_RESIZED_CROP,
 } rung_transform_kind;
+
+// How pixels between pixels are found: the triangle filter, or Keys' cubic with a = -1/2.
+typedef enum rung_filter {
+    RUNG_FILTER_BILINEAR,
+    RUNG_FILTER_BICUBIC,
+} rung_filter;
 
 // What random crop puts outside of the image.
 typedef enum rung_crop_padding {
@@ -266,6 +330,9 @@ typedef struct rung_transform {
     int channels;
     float mean[RUNG_MAX_IMAGE_CHANNELS]; // as many as the image has channels
     float std[RUNG_MAX_IMAGE_CHANNELS];
+    rung_filter filter;
+    double scale[2], ratio[2]; // zeros mean {0.08, 1} and {3/4, 4/3}
+    bool keep_orientation;     // leave pictures as the camera stored them
     // RUNG_TRANSFORM_CUSTOM
     const char *name;         // for messages
     const rung_field *output; // dtype, shape and pixels of the result; NULL: those of the input
@@ -333,6 +400,8 @@ typedef struct rung_batch {
     int64_t epoch;          // from 0
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
+    int64_t left_out;       // bad samples that are not among them (skip_bad): the next batch begins
+                            // at position + global_count + left_out
     bool is_last_of_epoch;
     void *slot;      // private
     uint64_t ticket; // private
@@ -341,6 +410,10 @@ typedef struct rung_batch {
 // Called on each full batch, in the worker that finished it: may change values in place (MixUp) and
 // make the views smaller. `random` is keyed by (seed, epoch, position).
 typedef rung_status (*rung_collate_fn)(void *user, const rung_random *random, rung_batch *batch);
+
+// Called from next(), in the order of the batches, when a sample is left out for the first time.
+// `message` names the sample and the reason.
+typedef void (*rung_bad_sample_fn)(void *user, int64_t sample, const char *message);
 
 // Where batches live, for memory that a device can copy from (pinned).
 typedef struct rung_loader_memory {
@@ -365,6 +438,11 @@ typedef struct rung_loader_options {
     const rung_transform *transforms; // copied; what their pointers point to is borrowed
     int transform_count;
     const rung_loader_memory *memory; // copied; NULL: the heap
+    bool skip_bad; // leave out samples that cannot be read (missing, cut, damaged, of a bad kind)
+                   // instead of failing: batches become smaller by them. Only for world 1
+    double bad_limit; // share of all samples from 0 to 1; once more were left out, next() fails
+    rung_bad_sample_fn on_bad; // may be NULL
+    void *on_bad_user;
     int hold;      // batches the consumer may hold at once; default 1 (2 without workers)
     bool preload;  // read epoch 0 once at the first next() and serve its batches in every epoch,
                    // from memory, without work: the ceiling of supply (same order and same
@@ -430,6 +508,7 @@ typedef struct rung_loader_statistics {
     int64_t samples;         // delivered by next()
     int64_t batches;         // delivered by next()
     int64_t reads;           // samples read (those ahead included)
+    int64_t bad_samples;     // different ones left out of delivered batches (skip_bad)
     double wait_seconds;     // that next() took
     double busy_seconds;     // of all workers (or of next() without workers) reading
     int queue_depth;         // batches ready now

@@ -36,7 +36,7 @@ RUNG_API void rung_predictor_destroy(rung_predictor **predictor);
 // What a predictor takes and gives. `class_names` (of the first `named` classes) is NULL when the
 // data set had none; borrowed.
 typedef struct rung_predictor_info {
-    int channels, height, width; // of a picture, as the data set had them
+    int channels, height, width; // of a picture, as the data set had them; height and width 0: any
     int64_t classes;
     int64_t named;
     const char *const *class_names;

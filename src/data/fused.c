@@ -22,6 +22,14 @@ const char *rungi_transform_name(const rung_transform *step)
         return "pad";
     case RUNG_TRANSFORM_REPEAT_CHANNELS:
         return "repeat_channels";
+    case RUNG_TRANSFORM_DECODE:
+        return "decode";
+    case RUNG_TRANSFORM_RESIZE:
+        return "resize";
+    case RUNG_TRANSFORM_CENTER_CROP:
+        return "center_crop";
+    case RUNG_TRANSFORM_RANDOM_RESIZED_CROP:
+        return "random_resized_crop";
     case RUNG_TRANSFORM_CUSTOM:
         return step->name ? step->name : "custom";
     }

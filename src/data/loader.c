@@ -47,6 +47,13 @@ static rung_status check_options(const rung_loader_options *o)
                    o->rank < (o->world ? o->world : 1),
                RUNG_INVALID, "the loader is for rank %d of %d: no such rank", o->rank,
                o->world ? o->world : 1);
+    RUNG_CHECK(
+        !o->skip_bad || o->world <= 1, RUNG_UNSUPPORTED,
+        "the loader cannot leave out bad samples (data.on_bad_sample skip) with %d ranks: the "
+        "others would not know",
+        o->world);
+    RUNG_CHECK(o->bad_limit >= 0 && o->bad_limit <= 1, RUNG_INVALID,
+               "data.bad_sample_limit is %g, must be 0 to 1", o->bad_limit);
     RUNG_CHECK(o->epoch >= 0 && o->position >= 0 && o->end_epoch >= 0, RUNG_INVALID,
                "the loader cannot begin at epoch %" PRId64 ", position %" PRId64, o->epoch,
                o->position);

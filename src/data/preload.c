@@ -135,6 +135,6 @@ rung_status rungi_preload_next(rungi_preload *preload, int64_t *epoch, int64_t *
                *position);
     *batch_out = preload->batches[low].batch;
     batch_out->epoch = *epoch;
-    *position += batch_out->global_count;
+    *position += batch_out->global_count + batch_out->left_out;
     return RUNG_OK;
 }

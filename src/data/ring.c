@@ -42,6 +42,11 @@ static rung_status make_slots(rungi_ring *ring)
         slot->draws = calloc(capacity, sizeof *slot->draws);
         slot->batch.samples = calloc(capacity, sizeof *slot->batch.samples);
         RUNG_CHECK(slot->draws && slot->batch.samples, RUNG_NO_MEMORY, "no memory for the loader");
+        if (ring->options.skip_bad) {
+            slot->bad = calloc(capacity, sizeof *slot->bad);
+            slot->bad_samples = calloc(capacity, sizeof *slot->bad_samples);
+            RUNG_CHECK(slot->bad && slot->bad_samples, RUNG_NO_MEMORY, "no memory for the loader");
+        }
         RUNG_TRY(allocate(ring, ring->info.slot_bytes, &slot->memory));
         slot->batch.field_count = fields;
         for (int f = 0; f < fields; f++) {
@@ -57,13 +62,11 @@ static rung_status make_workers(rungi_ring *ring)
 {
     int count = ring->options.num_workers > 0 ? ring->options.num_workers : 1;
     const rung_source *source = ring->source;
-    size_t raw = 0, chain = 0;
+    rung_isa isa = ring->context ? rung_context_isa(ring->context) : rungi_cpu_isa();
+    size_t raw = 0;
     for (int f = 0; f < source->field_count; f++)
-        if (ring->chains[f]) {
-            size_t needed = rungi_chain_scratch(ring->chains[f]);
+        if (ring->chains[f])
             raw += rungi_round64(rungi_field_bytes(&source->fields[f]));
-            chain = needed > chain ? needed : chain;
-        }
     ring->workers = calloc((size_t)count, sizeof *ring->workers);
     RUNG_CHECK(ring->workers, RUNG_NO_MEMORY, "no memory for the loader");
     for (int i = 0; i < count; i++) {
@@ -71,17 +74,15 @@ static rung_status make_workers(rungi_ring *ring)
         worker->ring = ring;
         worker->number = ring->options.num_workers > 0 ? i : -1;
         atomic_init(&worker->sample, RUNGI_NO_SAMPLE);
-        if (raw + chain == 0)
-            continue;
-        worker->scratch = aligned_alloc(64, rungi_round64(raw + chain));
-        RUNG_CHECK(worker->scratch, RUNG_NO_MEMORY, "no memory for the loader");
+        worker->scratch = raw ? aligned_alloc(64, raw) : NULL;
+        RUNG_CHECK(worker->scratch || !raw, RUNG_NO_MEMORY, "no memory for the loader");
         char *at = worker->scratch;
         for (int f = 0; f < source->field_count; f++)
             if (ring->chains[f]) {
                 worker->raw[f] = at;
                 at += rungi_round64(rungi_field_bytes(&source->fields[f]));
+                RUNG_TRY(rungi_chain_worker_create(ring->chains[f], isa, &worker->chains[f]));
             }
-        worker->chain_scratch = at;
     }
     return RUNG_OK;
 }
@@ -176,6 +177,11 @@ static void free_ring(rungi_ring *ring)
     bool whole = ring->exited == ring->threads;
     for (int i = 0; ring->slots && i < ring->info.slots; i++) {
         free(ring->slots[i].draws);
+        if (ring->slots[i].bad)
+            ring->slots[i].bad_count = ring->capacity;
+        rungi_slot_forget_bad(&ring->slots[i]);
+        free(ring->slots[i].bad);
+        free(ring->slots[i].bad_samples);
         free((void *)(uintptr_t)ring->slots[i].batch.samples);
         if (!memory)
             free(ring->slots[i].memory);
@@ -187,9 +193,13 @@ static void free_ring(rungi_ring *ring)
     for (int f = 0; f < RUNG_MAX_FIELDS; f++)
         rungi_chain_destroy(&ring->chains[f]);
     int workers = ring->options.num_workers > 0 ? ring->options.num_workers : 1;
-    for (int i = 0; ring->workers && i < workers; i++)
+    for (int i = 0; ring->workers && i < workers; i++) {
         free(ring->workers[i].scratch);
+        for (int f = 0; f < RUNG_MAX_FIELDS; f++)
+            rungi_chain_worker_destroy(&ring->workers[i].chains[f]);
+    }
     rung_sampler_destroy(&ring->own_sampler);
+    rungi_array_fini(&ring->bad);
     free(ring->slots);
     free(ring->queue);
     free(ring->workers);

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/array.h"
 #include "data/transform.h"
 #include "rung/data.h"
 
@@ -39,6 +40,9 @@ typedef struct rungi_slot {
     int64_t done;     // samples read
     int running;      // runs of samples that workers are reading
     uint64_t ticket;  // counts deliveries, to know a batch that is released twice
+    char **bad;       // skip_bad: by place, why a sample is left out; then the first `bad_count`
+    int64_t *bad_samples; // and which samples they are
+    int64_t bad_count;
 } rungi_slot;
 
 // Where a worker is. A worker that is READING is in code that may never come back.
@@ -61,7 +65,7 @@ typedef struct rungi_worker {
     void *state;                // the source's
     void *scratch;              // this thread's own
     void *raw[RUNG_MAX_FIELDS]; // in scratch: fields before their transforms
-    void *chain_scratch;
+    rungi_chain_worker *chains[RUNG_MAX_FIELDS];
     atomic_int phase;
     atomic_llong sample; // being read
     atomic_llong since;  // that long, by the context's clock
@@ -116,6 +120,7 @@ struct rungi_ring {
     int failure_count;
     bool broken; // a worker could not open the source: no seek helps
 
+    RUNGI_ARRAY(int64_t) bad; // different samples left out, rising; only next() looks at it
     rung_loader_statistics statistics;
     int64_t busy, depth_sum, depth_count;
 };
@@ -145,6 +150,18 @@ void rungi_ring_wait(rungi_ring *ring, int64_t nanoseconds);
 void rungi_ring_stuck(rungi_ring *ring, char *out, size_t size);
 // Makes what failed the calling thread's error: the first in the order of samples, then the others.
 rung_status rungi_ring_tell_failures(const rungi_ring *ring);
+
+// ---- ring_bad.c
+
+// May a sample that failed so be left out?
+bool rungi_ring_may_skip(const rungi_ring *ring, rung_status status);
+// Moves the good samples of a full slot together. RUNG_DATA when there is none. `lock` is held.
+rung_status rungi_slot_leave_out(rungi_ring *ring, rungi_slot *slot);
+// Forgets what was left out of a slot.
+void rungi_slot_forget_bad(rungi_slot *slot);
+// Tells of the samples that were left out of a batch just delivered. When the limit is passed, the
+// batch goes back, and next() fails from now on. Without the lock.
+rung_status rungi_ring_tell_bad(rungi_ring *ring, rung_batch *batch);
 
 // ---- ring_work.c
 

@@ -231,7 +231,7 @@ rung_status rungi_ring_next(rungi_ring *ring, rung_batch *batch_out)
     }
     ring->statistics.wait_seconds += (double)(rungi_now(ring->context) - start) / 1e9;
     pthread_mutex_unlock(&ring->lock);
-    return status;
+    return got && batch_out->left_out ? rungi_ring_tell_bad(ring, batch_out) : status;
 }
 
 void rungi_ring_release(rungi_ring *ring, rung_batch *batch)

@@ -52,6 +52,7 @@ rung_status rungi_ring_open_batch(rungi_ring *ring, rungi_slot *slot)
     int64_t begin = all * options->rank / options->world;
     batch->count = all * (options->rank + 1) / options->world - begin;
     batch->global_count = all;
+    batch->left_out = 0;
     batch->epoch = ring->epoch;
     batch->position = ring->position;
     batch->is_last_of_epoch = left == all;

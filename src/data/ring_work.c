@@ -83,13 +83,18 @@ static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i
         sample.may_borrow |= ring->chains[f] ? 1u << f : 0;
     }
     RUNG_TRY(source->read(source->self, worker->state, &sample, views));
-    for (int f = 0; f < source->field_count; f++)
+    for (int f = 0; f < source->field_count; f++) {
+        bool file = source->fields[f].pixels == RUNG_PIXELS_FILE;
+        RUNG_CHECK(!file || (views[f].data && views[f].data != worker->raw[f] &&
+                             views[f].shape.dim[0] >= 0),
+                   RUNG_INVALID, "field %s: the source gave no picture", source->fields[f].name);
         if (ring->chains[f])
-            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, views[f].data,
-                                       worker->chain_scratch, places[f]));
+            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, &views[f], worker->chains[f],
+                                       places[f]));
         else
             RUNG_CHECK(views[f].data == places[f], RUNG_INVALID,
                        "field %s: the source may not borrow here", source->fields[f].name);
+    }
     return RUNG_OK;
 }
 
@@ -109,7 +114,7 @@ static void explain_sample(const rungi_worker *worker, const rungi_slot *slot, i
 static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int64_t end)
 {
     rungi_ring *ring = worker->ring;
-    int64_t i = begin, failed = -1, start = rungi_now(ring->context), now = start;
+    int64_t i = begin, failed = -1, bad = 0, start = rungi_now(ring->context), now = start;
     for (; i < end && failed < 0; i++) {
         if (atomic_load_explicit(&ring->cancelled, memory_order_relaxed) ||
             slot->first + i > atomic_load_explicit(&ring->failed_order, memory_order_relaxed))
@@ -118,7 +123,10 @@ static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int6
         rung_status status = read_sample(worker, slot, i);
         if (status != RUNG_OK) {
             explain_sample(worker, slot, i, status);
-            failed = i;
+            if (rungi_ring_may_skip(ring, status))
+                slot->bad[i] = strdup(rung_error_last()->message);
+            bad += slot->bad && slot->bad[i];
+            failed = slot->bad && slot->bad[i] ? -1 : i;
         }
         if (!come_back(worker)) {
             pthread_mutex_lock(&ring->lock);
@@ -129,6 +137,7 @@ static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int6
     pthread_mutex_lock(&ring->lock);
     atomic_store_explicit(&worker->sample, RUNGI_NO_SAMPLE, memory_order_relaxed);
     slot->done += i - begin - (failed >= 0);
+    slot->bad_count += bad;
     ring->statistics.reads += i - begin;
     ring->busy += now - start;
     if (failed >= 0)
@@ -176,12 +185,23 @@ static bool collate(rungi_worker *worker, rungi_slot *slot)
 
 static bool finish_if_complete(rungi_worker *worker, rungi_slot *slot)
 {
-    if (slot->running == 0 && slot->done == slot->batch.count)
-        return collate(worker, slot);
-    return true;
+    if (slot->running != 0 || slot->done != slot->batch.count)
+        return true;
+    if (slot->bad_count > 0 && rungi_slot_leave_out(worker->ring, slot) != RUNG_OK) {
+        record_failure(worker->ring, slot->first);
+        slot->done = -1; // never complete
+        return true;
+    }
+    return collate(worker, slot);
 }
 
 // ---- one turn of a worker
+
+static void forget_places(const rungi_ring *ring, rungi_slot *slot)
+{
+    slot->bad_count = ring->capacity; // a batch that was broken off has them anywhere
+    rungi_slot_forget_bad(slot);
+}
 
 // Takes a free slot and opens the next batch in it. Returns false when the worker was abandoned.
 // The lock is held at call and return.
@@ -190,6 +210,8 @@ static bool open_next(rungi_worker *worker, rungi_slot *slot)
     rungi_ring *ring = worker->ring;
     slot->state = RUNGI_SLOT_FILLING;
     slot->claimed = slot->done = 0;
+    if (slot->bad)
+        forget_places(ring, slot);
     slot->running = 0;
     ring->queue[(ring->queue_head + ring->queue_count++) % ring->info.slots] =
         (int)(slot - ring->slots);

@@ -3,9 +3,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 
 void rung_source_destroy(rung_source **source)
@@ -41,6 +43,12 @@ rung_status rungi_source_check(const rung_source *source)
         RUNG_CHECK(field->shape.rank >= 0 && field->shape.rank < RUNG_MAX_RANK, RUNG_MISMATCH,
                    "%s: field %s has rank %d, can be at most %d", name, field->name,
                    field->shape.rank, RUNG_MAX_RANK - 1);
+        if (field->pixels == RUNG_PIXELS_FILE) {
+            RUNG_CHECK(field->dtype == RUNG_U8 && field->shape.rank == 1, RUNG_MISMATCH,
+                       "%s: field %s holds pictures as files: it must be u8 of one dimension", name,
+                       field->name);
+            continue;
+        }
         RUNG_TRY(rung_shape_count(&field->shape, &count));
         RUNG_CHECK(count > 0 && count <= INT64_MAX / 16, RUNG_MISMATCH,
                    "%s: field %s: a sample of shape %s has no usable size", name, field->name,
@@ -54,6 +62,8 @@ rung_status rungi_source_check(const rung_source *source)
 
 size_t rungi_field_bytes(const rung_field *field)
 {
+    if (field->pixels == RUNG_PIXELS_FILE)
+        return 0; // borrowed
     int64_t count = 1;
     for (int i = 0; i < field->shape.rank; i++)
         count *= field->shape.dim[i];
@@ -90,32 +100,115 @@ static rung_status open_cifar100(rung_context *context, const char *path, const 
     return rung_source_cifar100(context, &(rung_cifar_options){.path = path, .split = split}, out);
 }
 
+// ---- formats whose path may hold splits, or be one
+
+static bool is_test(const char *split)
+{
+    return strcmp(split, "test") == 0;
+}
+
+static rung_status check_split(const char *format, const char *split)
+{
+    RUNG_CHECK(is_test(split) || strcmp(split, "train") == 0 || strcmp(split, "all") == 0,
+               RUNG_CONFIG, "%s: no split is called %s (there are train, test and all)", format,
+               split);
+    return RUNG_OK;
+}
+
+// Finds PATH/NAME for the first of `names` that exists. NULL when none does (or no memory).
+static char *find_part(const char *path, const char *const *names)
+{
+    for (; *names; names++) {
+        char *part = rungi_path_join(path, *names);
+        if (part && rungi_fs_exists(part))
+            return part;
+        free(part);
+    }
+    return NULL;
+}
+
+typedef rung_status (*open_fn)(rung_context *context, const char *path, rung_source **out);
+
+// Opens the part of `path` that `names` tell, or `path` itself for all splits but the test split.
+static rung_status open_part(rung_context *context, const char *path, const char *split,
+                             const char *const *train, const char *const *test, open_fn open,
+                             rung_source **out)
+{
+    char *part = NULL;
+    if (strcmp(split, "all") != 0 && rungi_fs_is_folder(path))
+        part = find_part(path, is_test(split) ? test : train);
+    RUNG_CHECK(part || !is_test(split), RUNG_NOT_FOUND,
+               "%s: has no %s or %s for validation: set data.val.path, or data.val.split to hold "
+               "back a share of the training samples",
+               path, test[0], test[1]);
+    rung_status status = open(context, part ? part : path, out);
+    free(part);
+    return status;
+}
+
+static const char *const train_folder[] = {"train", NULL};
+static const char *const test_folders[] = {"val", "test", NULL};
+
+static rung_status open_image_folder(rung_context *context, const char *path, const char *split,
+                                     rung_source **out)
+{
+    RUNG_TRY(check_split("image_folder", split));
+    return open_part(context, path, split, train_folder, test_folders, rung_source_image_folder,
+                     out);
+}
+
+static rung_status open_tar(rung_context *context, const char *path, const char *split,
+                            rung_source **out)
+{
+    RUNG_TRY(check_split("tar", split));
+    return open_part(context, path, split, train_folder, test_folders, rung_source_tar, out);
+}
+
+static rung_status open_list(rung_context *context, const char *path, const char *split,
+                             rung_source **out)
+{
+    static const char *const train[] = {"train.csv", "train.tsv", NULL};
+    static const char *const test[] = {"val.csv", "test.csv", "val.tsv", "test.tsv", NULL};
+    RUNG_TRY(check_split("list", split));
+    return open_part(context, path, split, train, test, rung_source_list, out);
+}
+
 typedef struct format_entry {
     const char *name;
     rung_status (*open)(rung_context *context, const char *path, const char *split,
                         rung_source **out);
+    bool may_be_split; // its path may be one split by itself
 } format_entry;
 
 static const format_entry formats[] = {
-    {"idx", open_idx},
-    {"cifar10", open_cifar10},
-    {"cifar100", open_cifar100},
+    {"idx", open_idx, false},           {"cifar10", open_cifar10, false},
+    {"cifar100", open_cifar100, false}, {"image_folder", open_image_folder, true},
+    {"list", open_list, true},          {"tar", open_tar, true},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
+
+bool rungi_source_may_be_split(const char *format)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (strcmp(format, formats[i].name) == 0)
+            return formats[i].may_be_split;
+    return false;
+}
 
 rung_status rung_source_open(rung_context *context, const char *format, const char *path,
                              const char *split, rung_source **source_out)
 {
     const char *names[FORMATS];
-    RUNG_CHECK(format && path, RUNG_CONFIG, "data.format and data.path must be given");
+    char list[128] = "";
+    RUNG_CHECK(format && path && split, RUNG_CONFIG, "data.format and data.path must be given");
     for (int i = 0; i < FORMATS; i++) {
+        size_t used = strlen(list);
         names[i] = formats[i].name;
         if (strcmp(format, names[i]) == 0)
             return formats[i].open(context, path, split, source_out);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     }
     const char *nearest = rungi_text_nearest(format, names, FORMATS);
-    return RUNG_FAIL(RUNG_CONFIG,
-                     "data.format: unknown format %s%s%s (there are idx, cifar10, "
-                     "cifar100)",
-                     format, nearest ? ", did you mean " : "", nearest ? nearest : "");
+    return RUNG_FAIL(RUNG_CONFIG, "data.format: unknown format %s%s%s (there are %s)", format,
+                     nearest ? ", did you mean " : "", nearest ? nearest : "", list);
 }

@@ -12,7 +12,7 @@ rung_status rungi_source_check(const rung_source *source);
 // Writes "sample 37 (FILE, record 37)" into `out`.
 void rungi_source_describe(const rung_source *source, int64_t index, char *out, size_t size);
 
-// Bytes of one sample of a field.
+// Bytes of one sample of a field; 0 of pictures as files, which are always borrowed.
 size_t rungi_field_bytes(const rung_field *field);
 
 // Up to a multiple of 64: every field of a batch is aligned so.
@@ -20,6 +20,9 @@ static inline size_t rungi_round64(size_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
+
+// May the path of this format be one split by itself, which is then called "all"?
+bool rungi_source_may_be_split(const char *format);
 
 // Notes that a thread is stuck in `read` for good: the source must stay in memory.
 void rungi_source_abandon(rung_source *source);

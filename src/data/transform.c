@@ -5,12 +5,14 @@
 
 #include "base/error.h"
 #include "data/fused.h"
+#include "data/picture.h"
 #include "data/sample.h"
 #include "data/source.h"
 
 // One pass over a sample: a run of built-in steps, or one custom step.
 typedef struct stage {
-    rungi_fused *fused;  // NULL: custom
+    rungi_picture *picture; // of these three one counts:
+    rungi_fused *fused;
     rung_transform step; // custom
     uint32_t stream;
     rung_field in, out;
@@ -22,7 +24,19 @@ struct rungi_chain {
     rung_field output;
     size_t between; // bytes of the largest sample between two stages
     size_t maps;    // bytes of the fused passes' scratch
+    bool has_picture;
 };
+
+struct rungi_chain_worker {
+    void *memory;
+    rungi_picture_worker picture; // if the chain has one
+};
+
+// The stage that takes more steps, if any.
+typedef struct open_stage {
+    rungi_picture *picture;
+    rungi_fused *fused;
+} open_stage;
 
 static rung_status add_custom(rungi_chain *chain, const rung_field *in, const rung_transform *step,
                               uint32_t stream)
@@ -54,40 +68,92 @@ static bool must_split(const rungi_fused *open, const rung_transform *step)
            step->padding_mode == RUNG_CROP_PADDING_REFLECT;
 }
 
-// Adds a built-in step to the run of built-in steps that is open, or opens one.
-static rung_status add_builtin(rungi_chain *chain, const rung_field *in, const rung_transform *step,
-                               uint32_t stream, rungi_fused **open)
+static stage *add_stage(rungi_chain *chain, const rung_field *in)
 {
-    if (!*open) {
-        stage *s = &chain->stages[chain->stage_count];
-        *s = (stage){.fused = calloc(1, sizeof *s->fused), .in = *in};
-        RUNG_CHECK(s->fused, RUNG_NO_MEMORY, "no memory for transforms");
-        chain->stage_count++;
-        RUNG_TRY(rungi_fused_begin(s->fused, in));
-        *open = s->fused;
-    }
-    return rungi_fused_add(*open, step, stream);
+    stage *s = &chain->stages[chain->stage_count++];
+    *s = (stage){.in = *in};
+    return s;
 }
 
-static void finish(rungi_chain *chain, rungi_fused **open, rung_field *current)
+static rung_status begin_fused(rungi_chain *chain, const rung_field *in, open_stage *open)
 {
-    if (*open) {
-        stage *s = &chain->stages[chain->stage_count - 1];
-        rungi_fused_finish(*open);
-        size_t maps = rungi_fused_scratch(*open);
+    stage *s = add_stage(chain, in);
+    s->fused = calloc(1, sizeof *s->fused);
+    RUNG_CHECK(s->fused, RUNG_NO_MEMORY, "no memory for transforms");
+    RUNG_TRY(rungi_fused_begin(s->fused, in));
+    open->fused = s->fused;
+    return RUNG_OK;
+}
+
+static rung_status begin_picture(rungi_chain *chain, const rung_field *in, open_stage *open)
+{
+    stage *s = add_stage(chain, in);
+    s->picture = calloc(1, sizeof *s->picture);
+    RUNG_CHECK(s->picture, RUNG_NO_MEMORY, "no memory for transforms");
+    RUNG_TRY(rungi_picture_begin(s->picture, in));
+    open->picture = s->picture;
+    chain->has_picture = true;
+    return RUNG_OK;
+}
+
+// Ends the open stage; *current is then what came out so far.
+static rung_status finish(rungi_chain *chain, open_stage *open, rung_field *current)
+{
+    stage *s = chain->stage_count ? &chain->stages[chain->stage_count - 1] : NULL;
+    if (open->fused) {
+        rungi_fused_finish(open->fused);
+        size_t maps = rungi_fused_scratch(open->fused);
         chain->maps = maps > chain->maps ? maps : chain->maps;
-        s->out = (*open)->out;
-        *open = NULL;
+        s->out = open->fused->out;
+    } else if (open->picture) {
+        RUNG_TRY(rungi_picture_finish(open->picture));
+        s->out = open->picture->out;
     }
-    if (chain->stage_count)
-        *current = chain->stages[chain->stage_count - 1].out;
+    *open = (open_stage){0};
+    if (s)
+        *current = s->out;
+    return RUNG_OK;
+}
+
+// Adds a built-in step to the open stage where that takes it, or opens one.
+static rung_status add_builtin(rungi_chain *chain, rung_field *current, const rung_transform *step,
+                               uint32_t stream, open_stage *open)
+{
+    bool picture = rungi_picture_only(step);
+    if (open->picture ? !rungi_picture_takes(step)
+                      : open->fused && (picture || must_split(open->fused, step)))
+        RUNG_TRY(finish(chain, open, current));
+    if (!open->picture && !open->fused) {
+        if (picture || current->pixels == RUNG_PIXELS_FILE)
+            RUNG_TRY(begin_picture(chain, current, open));
+        if (open->picture && !rungi_picture_takes(step))
+            RUNG_TRY(finish(chain, open, current)); // fails: nothing made the size known
+        if (!open->picture)
+            RUNG_TRY(begin_fused(chain, current, open));
+    }
+    return open->picture ? rungi_picture_add(open->picture, step, stream)
+                         : rungi_fused_add(open->fused, step, stream);
+}
+
+// Pictures come out as planes, whatever the last step was.
+static rung_status end_chain(rungi_chain *chain, open_stage *open, rung_field *current)
+{
+    if (!open->picture && !open->fused && current->pixels == RUNG_PIXELS_FILE)
+        RUNG_TRY(begin_picture(chain, current, open));
+    bool picture = open->picture;
+    RUNG_TRY(finish(chain, open, current));
+    if (picture) {
+        RUNG_TRY(begin_fused(chain, current, open));
+        RUNG_TRY(finish(chain, open, current));
+    }
+    return RUNG_OK;
 }
 
 static rung_status compile(rungi_chain *chain, const rung_field *field, int field_index,
                            const rung_transform *steps, int step_count)
 {
     rung_field current = *field;
-    rungi_fused *open = NULL;
+    open_stage open = {0};
     for (int i = 0; i < step_count; i++) {
         if (steps[i].field != field_index)
             continue;
@@ -95,20 +161,18 @@ static rung_status compile(rungi_chain *chain, const rung_field *field, int fiel
         for (int j = 0; j < i; j++)
             earlier += steps[j].kind == steps[i].kind;
         uint32_t stream = (uint32_t)steps[i].kind << 16 | earlier;
-        if (steps[i].kind == RUNG_TRANSFORM_CUSTOM) {
-            finish(chain, &open, &current);
-            RUNG_TRY(add_custom(chain, &current, &steps[i], stream));
-            finish(chain, &open, &current);
-        } else {
-            if (must_split(open, &steps[i]))
-                finish(chain, &open, &current);
+        if (steps[i].kind != RUNG_TRANSFORM_CUSTOM) {
             RUNG_TRY(add_builtin(chain, &current, &steps[i], stream, &open));
+            continue;
         }
+        RUNG_TRY(end_chain(chain, &open, &current));
+        RUNG_TRY(add_custom(chain, &current, &steps[i], stream));
+        current = chain->stages[chain->stage_count - 1].out;
     }
-    finish(chain, &open, &current);
+    RUNG_TRY(end_chain(chain, &open, &current));
     chain->output = current;
     for (int i = 0; i + 1 < chain->stage_count; i++) {
-        size_t bytes = rungi_field_bytes(&chain->stages[i].out);
+        size_t bytes = rungi_field_bytes(&chain->stages[i].out) + RUNGI_PIXELS_SLACK;
         chain->between = bytes > chain->between ? bytes : chain->between;
     }
     return RUNG_OK;
@@ -120,13 +184,14 @@ rung_status rungi_chain_create(const rung_field *field, int field_index,
     int count = 0;
     for (int i = 0; i < step_count; i++)
         count += steps[i].field == field_index;
-    if (count == 0) {
+    if (count == 0 && field->pixels != RUNG_PIXELS_FILE) {
         *chain_out = NULL;
         return RUNG_OK;
     }
     rungi_chain *chain = calloc(1, sizeof *chain);
     RUNG_CHECK(chain, RUNG_NO_MEMORY, "no memory for transforms");
-    chain->stages = calloc((size_t)count, sizeof *chain->stages);
+    // A custom step may end a stage and add one that makes planes; so may the end.
+    chain->stages = calloc(3 * (size_t)count + 2, sizeof *chain->stages);
     rung_status status = chain->stages ? compile(chain, field, field_index, steps, step_count)
                                        : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for transforms");
     if (status != RUNG_OK) {
@@ -141,8 +206,10 @@ void rungi_chain_destroy(rungi_chain **chain)
 {
     if (!*chain)
         return;
-    for (int i = 0; i < (*chain)->stage_count; i++)
+    for (int i = 0; i < (*chain)->stage_count; i++) {
+        free((*chain)->stages[i].picture);
         free((*chain)->stages[i].fused);
+    }
     free((*chain)->stages);
     free(*chain);
     *chain = NULL;
@@ -153,9 +220,34 @@ const rung_field *rungi_chain_output(const rungi_chain *chain)
     return &chain->output;
 }
 
-size_t rungi_chain_scratch(const rungi_chain *chain)
+rung_status rungi_chain_worker_create(const rungi_chain *chain, rung_isa isa,
+                                      rungi_chain_worker **worker_out)
 {
-    return 2 * rungi_round64(chain->between) + rungi_round64(chain->maps);
+    rungi_chain_worker *worker = calloc(1, sizeof *worker);
+    RUNG_CHECK(worker, RUNG_NO_MEMORY, "no memory for transforms");
+    rung_status status = RUNG_OK;
+    size_t bytes = 2 * rungi_round64(chain->between) + rungi_round64(chain->maps);
+    worker->memory = bytes ? aligned_alloc(64, bytes) : NULL;
+    if (bytes && !worker->memory)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for transforms");
+    if (status == RUNG_OK && chain->has_picture)
+        status = rungi_picture_worker_init(&worker->picture, isa);
+    if (status != RUNG_OK) {
+        rungi_chain_worker_destroy(&worker);
+        return status;
+    }
+    *worker_out = worker;
+    return RUNG_OK;
+}
+
+void rungi_chain_worker_destroy(rungi_chain_worker **worker)
+{
+    if (!*worker)
+        return;
+    rungi_picture_worker_fini(&(*worker)->picture);
+    free((*worker)->memory);
+    free(*worker);
+    *worker = NULL;
 }
 
 static rung_status run_custom(const stage *s, const rung_sample *sample, const void *in, void *out)
@@ -168,19 +260,23 @@ static rung_status run_custom(const stage *s, const rung_sample *sample, const v
                              : rungi_fail_prefix("transform %s", rungi_transform_name(&s->step));
 }
 
-rung_status rungi_chain_apply(const rungi_chain *chain, const rung_sample *sample, const void *in,
-                              void *scratch, void *out)
+rung_status rungi_chain_apply(const rungi_chain *chain, const rung_sample *sample,
+                              const rung_view *in, rungi_chain_worker *worker, void *out)
 {
-    char *buffers[2] = {scratch, (char *)scratch + rungi_round64(chain->between)};
-    void *maps = (char *)scratch + 2 * rungi_round64(chain->between);
+    char *memory = worker->memory;
+    char *buffers[2] = {memory, memory + rungi_round64(chain->between)};
+    void *maps = memory + 2 * rungi_round64(chain->between);
+    rung_view from = *in;
     for (int i = 0; i < chain->stage_count; i++) {
         const stage *s = &chain->stages[i];
         void *to = i + 1 == chain->stage_count ? out : buffers[i % 2];
-        if (s->fused)
-            rungi_fused_apply(s->fused, sample, in, maps, to);
+        if (s->picture)
+            RUNG_TRY(rungi_picture_apply(s->picture, &worker->picture, sample, &from, to));
+        else if (s->fused)
+            rungi_fused_apply(s->fused, sample, from.data, maps, to);
         else
-            RUNG_TRY(run_custom(s, sample, in, to));
-        in = to;
+            RUNG_TRY(run_custom(s, sample, from.data, to));
+        from = (rung_view){s->out.dtype, s->out.shape, to};
     }
     return RUNG_OK;
 }

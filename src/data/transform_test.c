@@ -98,14 +98,15 @@ static rung_status apply(const rung_field *field, const rung_transform *steps, i
     rung_status status = rungi_chain_create(field, 0, steps, count, &chain);
     if (status != RUNG_OK)
         return status;
-    size_t scratch = rungi_chain_scratch(chain);
-    void *memory = aligned_alloc(64, scratch + 64 - scratch % 64);
+    rungi_chain_worker *worker = NULL;
+    assert_ok(rungi_chain_worker_create(chain, RUNG_ISA_AUTO, &worker));
+    rung_view view = {field->dtype, field->shape, (void *)(uintptr_t)in};
     rung_sample sample = {.index = sample_index,
                           .random = rungi_sample_random(1, 0, sample_index, 0)};
-    status = rungi_chain_apply(chain, &sample, in, memory, out);
+    status = rungi_chain_apply(chain, &sample, &view, worker, out);
     if (out_field)
         *out_field = *rungi_chain_output(chain);
-    free(memory);
+    rungi_chain_worker_destroy(&worker);
     rungi_chain_destroy(&chain);
     return status;
 }

@@ -10,61 +10,50 @@
 
 static const size_t FILE_MAX = (size_t)1 << 30;
 
-rung_status rungi_image_allocate(rung_image *image, const char *name, uint64_t width,
-                                 uint64_t height, int channels)
+rung_status rungi_image_check_size(const char *name, uint64_t width, uint64_t height)
 {
     RUNG_CHECK(width > 0 && height > 0, RUNG_FORMAT, "%s: picture of no size", name);
     RUNG_CHECK(width <= RUNG_IMAGE_PIXELS_MAX && height <= RUNG_IMAGE_PIXELS_MAX / width,
                RUNG_UNSUPPORTED, "%s: picture of %llu x %llu is above %d pixels", name,
                (unsigned long long)width, (unsigned long long)height, RUNG_IMAGE_PIXELS_MAX);
-    uint8_t *pixels = malloc((size_t)width * height * (size_t)channels);
-    RUNG_CHECK(pixels, RUNG_NO_MEMORY, "%s: no memory for its pixels", name);
-    *image = (rung_image){(int)width, (int)height, channels, pixels};
     return RUNG_OK;
 }
 
-static rung_status convert(rung_image *image, const char *name, int channels)
+rung_status rungi_image_allocate(rung_image *image, const char *name, uint64_t width,
+                                 uint64_t height, int channels)
 {
-    if (channels == 0 || image->channels == channels)
-        return RUNG_OK;
-    rung_image to;
-    RUNG_TRY(
-        rungi_image_allocate(&to, name, (uint64_t)image->width, (uint64_t)image->height, channels));
-    size_t count = (size_t)image->width * (size_t)image->height;
-    const uint8_t *s = image->pixels;
-    for (size_t i = 0; i < count; i++)
-        if (channels == 3)
-            memset(to.pixels + 3 * i, s[i], 3);
-        else
-            to.pixels[i] = (uint8_t)((s[3 * i] * 19595u + s[3 * i + 1] * 38470u +
-                                      s[3 * i + 2] * 7471u + 0x8000u) >>
-                                     16);
-    rung_image_fini(image);
-    *image = to;
+    RUNG_TRY(rungi_image_check_size(name, width, height));
+    uint8_t *pixels = malloc((size_t)width * height * (size_t)channels + RUNGI_PIXELS_SLACK);
+    RUNG_CHECK(pixels, RUNG_NO_MEMORY, "%s: no memory for its pixels", name);
+    *image = (rung_image){(int)width, (int)height, channels, pixels};
     return RUNG_OK;
 }
 
 rung_status rung_image_decode(const void *data, size_t size, const char *name, int channels,
                               rung_image *image_out)
 {
-    const unsigned char *bytes = data;
+    rungi_decoder *decoder = NULL;
+    rungi_image_info info;
+    rungi_pixels pixels;
     rung_image image = {0};
+    rung_status status;
     RUNG_CHECK(name && image_out && (data || !size), RUNG_INVALID,
                "rung_image_decode: no data, name or output");
     RUNG_CHECK(channels == 0 || channels == 1 || channels == 3, RUNG_INVALID,
                "%s: %d channels asked for; 0, 1 and 3 are possible", name, channels);
-    RUNG_CHECK(size > 0, RUNG_CORRUPT, "%s: cut: expected a picture, found 0 bytes", name);
-    if (size > 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0)
-        RUNG_TRY(rungi_image_decode_png(bytes, size, name, &image));
-    else if (size > 2 && bytes[0] == 'P' && memchr("2356", bytes[1], 4))
-        RUNG_TRY(rungi_image_decode_pnm(bytes, size, name, &image));
-    else
-        return RUNG_FAIL(RUNG_FORMAT, "%s: not a picture of kind PNG, PGM or PPM", name);
-    rung_status status = convert(&image, name, channels);
-    if (status == RUNG_OK)
-        *image_out = image;
-    else
-        rung_image_fini(&image);
+    RUNG_TRY(rungi_decoder_create(&decoder));
+    RUNG_TRY_GOTO(done, rungi_decoder_begin(decoder, data, size, name, true, &info));
+    channels = channels ? channels : info.channels;
+    RUNG_TRY_GOTO(done, rungi_decoder_read(decoder, &(rungi_rect){0, 0, info.width, info.height},
+                                           channels, &pixels));
+    RUNG_TRY_GOTO(done, rungi_image_allocate(&image, name, (uint64_t)info.width,
+                                             (uint64_t)info.height, channels));
+    size_t row = (size_t)info.width * (size_t)channels;
+    for (size_t y = 0; y < (size_t)info.height; y++)
+        memcpy(image.pixels + y * row, pixels.at + y * pixels.stride, row);
+    *image_out = image;
+done:
+    rungi_decoder_destroy(&decoder);
     return status;
 }
 

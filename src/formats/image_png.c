@@ -65,13 +65,18 @@ static bool read_png(png_structp png, png_infop info, png_job *job, rung_status 
     png_set_read_fn(png, job, give_bytes);
     png_set_user_limits(png, RUNG_IMAGE_PIXELS_MAX, RUNG_IMAGE_PIXELS_MAX);
     png_read_info(png, info);
-    int type = png_get_color_type(png, info);
+    int type = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
+    // Deflate makes at most 1032 bytes of one: no memory for what cannot be there.
+    if (png_get_rowbytes(png, info) * png_get_image_height(png, info) / 1032 > job->size) {
+        job->cut = true;
+        png_error(png, "cut");
+    }
     png_set_strip_16(png);
     png_set_packing(png);
     png_set_strip_alpha(png);
     if (type == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(png);
-    if (!(type & PNG_COLOR_MASK_COLOR) && png_get_bit_depth(png, info) < 8)
+    if (!(type & PNG_COLOR_MASK_COLOR) && depth < 8)
         png_set_expand_gray_1_2_4_to_8(png);
     (void)png_set_interlace_handling(png);
     png_read_update_info(png, info);
@@ -90,6 +95,46 @@ static bool read_png(png_structp png, png_infop info, png_job *job, rung_status 
     png_read_image(png, job->rows);
     png_read_end(png, NULL);
     return true;
+}
+
+static uint32_t big_endian(const unsigned char *b)
+{
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+// The chunk eXIf (PNG 3rd edition, 11.3.4.5) may stand before or behind the pixels.
+static void find_orientation(const unsigned char *data, size_t size, rungi_image_info *info)
+{
+    info->orientation = 1;
+    for (size_t at = 8; at + 12 <= size;) {
+        size_t length = big_endian(data + at);
+        if (length > size - at - 12)
+            return;
+        if (memcmp(data + at + 4, "eXIf", 4) == 0) {
+            int found = rungi_exif_orientation(data + at + 8, length);
+            info->bad_orientation = found < 0;
+            info->orientation = found > 0 ? found : 1;
+            return;
+        }
+        at += 12 + length;
+    }
+}
+
+rung_status rungi_image_probe_png(const unsigned char *data, size_t size, const char *name,
+                                  rungi_image_info *info)
+{
+    enum { HEADER = 26, COLOUR = 2 };
+    RUNG_CHECK(size >= HEADER, RUNG_CORRUPT, "%s: cut: the PNG goes on after %zu bytes", name,
+               size);
+    RUNG_CHECK(memcmp(data + 12, "IHDR", 4) == 0, RUNG_FORMAT,
+               "%s: damaged PNG: it does not begin with IHDR", name);
+    uint32_t width = big_endian(data + 16), height = big_endian(data + 20);
+    RUNG_TRY(rungi_image_check_size(name, width, height));
+    info->width = (int)width;
+    info->height = (int)height;
+    info->channels = data[25] & COLOUR ? 3 : 1;
+    find_orientation(data, size, info);
+    return RUNG_OK;
 }
 
 rung_status rungi_image_decode_png(const unsigned char *data, size_t size, const char *name,

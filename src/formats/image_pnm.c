@@ -71,31 +71,57 @@ static rung_status read_raster(reader *r, bool plain, uint32_t maxval, rung_imag
     return RUNG_OK;
 }
 
+typedef struct header {
+    uint32_t width, height, maxval;
+    int channels;
+    bool plain;
+} header;
+
+static rung_status read_header(reader *r, const unsigned char *data, header *h)
+{
+    h->plain = data[1] <= '3';
+    h->channels = data[1] == '3' || data[1] == '6' ? 3 : 1;
+    RUNG_TRY(take_number(r, "width", &h->width));
+    RUNG_TRY(take_number(r, "height", &h->height));
+    RUNG_TRY(take_number(r, "largest value", &h->maxval));
+    RUNG_CHECK(h->maxval >= 1 && h->maxval <= 65535, RUNG_FORMAT,
+               "%s: the largest value of a sample is %u; 1 to 65535 are possible", r->name,
+               h->maxval);
+    RUNG_CHECK(r->at < r->end && is_space(*r->at), RUNG_CORRUPT, "%s: cut: ends before its pixels",
+               r->name);
+    r->at++;
+    // Before anything is allocated: each sample takes its bytes, or a digit and a space.
+    uint64_t samples = (uint64_t)h->width * h->height * (uint64_t)h->channels;
+    uint64_t least = h->plain ? 2 * samples - 1 : samples * (h->maxval > 255 ? 2 : 1);
+    RUNG_CHECK(samples > 0, RUNG_FORMAT, "%s: picture of no size", r->name);
+    RUNG_CHECK(least <= (uint64_t)(r->end - r->at), RUNG_CORRUPT,
+               "%s: cut: expected %llu bytes, found %zu", r->name,
+               (unsigned long long)(least + (uint64_t)(r->at - data)), (size_t)(r->end - data));
+    return rungi_image_check_size(r->name, h->width, h->height);
+}
+
+rung_status rungi_image_probe_pnm(const unsigned char *data, size_t size, const char *name,
+                                  rungi_image_info *info)
+{
+    reader r = {data + 2, data + size, name};
+    header h;
+    RUNG_TRY(read_header(&r, data, &h));
+    info->width = (int)h.width;
+    info->height = (int)h.height;
+    info->channels = h.channels;
+    info->orientation = 1;
+    return RUNG_OK;
+}
+
 rung_status rungi_image_decode_pnm(const unsigned char *data, size_t size, const char *name,
                                    rung_image *image_out)
 {
     reader r = {data + 2, data + size, name};
-    bool plain = data[1] <= '3';
-    int channels = data[1] == '3' || data[1] == '6' ? 3 : 1;
-    uint32_t width, height, maxval;
-    RUNG_TRY(take_number(&r, "width", &width));
-    RUNG_TRY(take_number(&r, "height", &height));
-    RUNG_TRY(take_number(&r, "largest value", &maxval));
-    RUNG_CHECK(maxval >= 1 && maxval <= 65535, RUNG_FORMAT,
-               "%s: the largest value of a sample is %u; 1 to 65535 are possible", name, maxval);
-    RUNG_CHECK(r.at < r.end && is_space(*r.at), RUNG_CORRUPT, "%s: cut: ends before its pixels",
-               name);
-    r.at++;
-    // Before anything is allocated: each sample takes its bytes, or a digit and a space.
-    uint64_t samples = (uint64_t)width * height * (uint64_t)channels;
-    uint64_t least = plain ? 2 * samples - 1 : samples * (maxval > 255 ? 2 : 1);
-    RUNG_CHECK(samples > 0, RUNG_FORMAT, "%s: picture of no size", name);
-    RUNG_CHECK(least <= (uint64_t)(r.end - r.at), RUNG_CORRUPT,
-               "%s: cut: expected %llu bytes, found %zu", name,
-               (unsigned long long)(least + (uint64_t)(r.at - data)), size);
+    header h;
     rung_image image = {0};
-    RUNG_TRY(rungi_image_allocate(&image, name, width, height, channels));
-    rung_status status = read_raster(&r, plain, maxval, &image);
+    RUNG_TRY(read_header(&r, data, &h));
+    RUNG_TRY(rungi_image_allocate(&image, name, h.width, h.height, h.channels));
+    rung_status status = read_raster(&r, h.plain, h.maxval, &image);
     if (status == RUNG_OK)
         *image_out = image;
     else

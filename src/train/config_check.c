@@ -9,6 +9,36 @@
 // The library's default; another value is the user's wish.
 #define DEFAULT_TIMEOUT 300000000000
 
+// Sizes have one number or two; what is cut at random needs ranges that rise.
+static rung_status check_pictures(const rungi_options *o, const rungi_data_config *d)
+{
+    const struct {
+        const char *key;
+        const rungi_ints *size;
+    } sizes[] = {{"data.resize", &d->resize},
+                 {"data.center_crop", &d->center_crop},
+                 {"data.random_resized_crop.size", &d->random_resized_size},
+                 {"data.random_crop.size", &d->random_crop_size}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].size->count > 2)
+            return rungi_options_fail(o, sizes[i].key, "has %zu numbers: give [S] or [H, W]",
+                                      sizes[i].size->count);
+    const struct {
+        const char *key;
+        const rungi_reals *range;
+    } ranges[] = {{"data.random_resized_crop.scale", &d->random_resized_scale},
+                  {"data.random_resized_crop.ratio", &d->random_resized_ratio}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].range->count != 2 || ranges[i].range->data[0] > ranges[i].range->data[1])
+            return rungi_options_fail(o, ranges[i].key, "must be two numbers that do not descend");
+    if (d->channels == 2)
+        return rungi_options_fail(o, "data.channels", "is 2: pictures become 1 or 3");
+    if (d->random_resized_size.count && (d->random_crop_size.count || d->random_crop_padding))
+        return rungi_options_fail(o, "data.random_resized_crop.size",
+                                  "cannot be combined with data.random_crop: set one of them");
+    return RUNG_OK;
+}
+
 static rung_status check_data(const rungi_options *o, const rungi_train_config *v,
                               rung_context *context)
 {
@@ -25,6 +55,7 @@ static rung_status check_data(const rungi_options *o, const rungi_train_config *
                                   "has %zu numbers, but data.normalize.mean has %zu: give one of "
                                   "each per channel",
                                   d->std.count, d->mean.count);
+    RUNG_TRY(check_pictures(o, d));
     if (d->pad.count != 0 && d->pad.count != 2)
         return rungi_options_fail(o, "data.pad", "needs height and width: [H, W]");
     if (d->num_workers == 0 && d->timeout > 0 && d->timeout != DEFAULT_TIMEOUT)

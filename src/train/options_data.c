@@ -15,7 +15,19 @@ static const char *const origins[] = {
     [RUNGI_DATA_PRELOADED] = "preloaded",
     NULL,
 };
-static const char *const formats[] = {"idx", "cifar10", "cifar100", NULL};
+static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
+                                      "list", "tar",     NULL};
+static const char *const bad_choices[] = {"stop", "skip", NULL};
+static const char *const filters[] = {
+    [RUNG_FILTER_BILINEAR] = "bilinear",
+    [RUNG_FILTER_BICUBIC] = "bicubic",
+    NULL,
+};
+static const char *const paddings[] = {
+    [RUNG_CROP_PADDING_ZERO] = "constant",
+    [RUNG_CROP_PADDING_REFLECT] = "reflect",
+    NULL,
+};
 
 static const rungi_option_word auto_words[] = {{"auto", 0}, {0}};
 static const rungi_option_word none_words[] = {{"none", 0}, {0}};
@@ -56,13 +68,16 @@ const rungi_option rungi_data_options[] = {
      RUNGI_AT(rungi_data_config, format),
      .initial = "idx",
      .choices = formats,
-     .help = "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
-             "version)."},
+     .help =
+         "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
+         "version); or pictures (JPEG, PNG, WebP, PPM): image_folder (a folder for each class), "
+         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives)."},
     {.key = "data.path",
      .type = RUNGI_OPTION_TEXT,
      RUNGI_AT(rungi_data_config, path),
      .initial = "",
-     .help = "Folder of the data set."},
+     .help = "Folder of the data set. Pictures may lie in its folders train and val; of a list it "
+             "may be the file, of tar one archive or a range, name-{000..009}.tar."},
     {.key = "data.batch_size",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, batch_size),
@@ -100,6 +115,75 @@ const rungi_option rungi_data_options[] = {
      .range = "[1ms, 24h]",
      .words = none_words,
      .help = "Longest wait for a batch from the workers; an error then names the sample."},
+    {.key = "data.on_bad_sample",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, on_bad_sample),
+     .initial = "stop",
+     .choices = bad_choices,
+     .help = "What is done with a sample that is missing, cut or damaged: stop, or skip it: it is "
+             "left out of its batch, counted, and listed in the run's bad_samples.csv."},
+    {.key = "data.bad_sample_limit",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, bad_sample_limit),
+     .initial = "0.01",
+     .range = "[0, 1]",
+     .help = "Share of the samples that may be skipped; with more, training stops."},
+    {.key = "data.channels",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, channels),
+     .initial = "3",
+     .range = "[1, 3]",
+     .unit = "channels",
+     .help =
+         "Channels that pictures are decoded to: 3, or 1 (0.299 R + 0.587 G + 0.114 B). Grey ones "
+         "are repeated, transparency is dropped, CMYK is converted."},
+    {.key = "data.exif_rotation",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, exif_rotation),
+     .initial = "true",
+     .help = "Turn pictures as the camera noted in them, in training and validation."},
+    {.key = "data.interpolation",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, interpolation),
+     .initial = "bilinear",
+     .choices = filters,
+     .help = "How pictures are resized, antialiased: as Pillow does it."},
+    {.key = "data.resize",
+     .type = RUNGI_OPTION_INTS,
+     RUNGI_AT(rungi_data_config, resize),
+     .initial = "[]",
+     .range = "[1, 32768]",
+     .help = "Resizes pictures: [S] makes the shorter side S, [H, W] sets both. Where "
+             "data.random_resized_crop.size is set, in validation only."},
+    {.key = "data.center_crop",
+     .type = RUNGI_OPTION_INTS,
+     RUNGI_AT(rungi_data_config, center_crop),
+     .initial = "[]",
+     .range = "[1, 32768]",
+     .help = "Cuts the middle, [S] or [H, W], after data.resize. In training only where nothing is "
+             "cut at random."},
+    {.key = "data.random_resized_crop.size",
+     .type = RUNGI_OPTION_INTS,
+     RUNGI_AT(rungi_data_config, random_resized_size),
+     .initial = "[]",
+     .range = "[1, 32768]",
+     .help = "In training, cuts a random part and resizes it to [S] or [H, W]. Validation then "
+             "resizes the shorter side to 8/7 of it and cuts the middle, unless data.resize or "
+             "data.center_crop is set."},
+    {.key = "data.random_resized_crop.scale",
+     .type = RUNGI_OPTION_REALS,
+     RUNGI_AT(rungi_data_config, random_resized_scale),
+     .initial = "[0.08, 1]",
+     .range = "(0, 1]",
+     .length = 2,
+     .help = "Least and largest share of the area that is cut."},
+    {.key = "data.random_resized_crop.ratio",
+     .type = RUNGI_OPTION_REALS,
+     RUNGI_AT(rungi_data_config, random_resized_ratio),
+     .initial = "[0.75, 1.3333333333333333]",
+     .range = "> 0",
+     .length = 2,
+     .help = "Least and largest ratio of width to height of what is cut."},
     {.key = "data.pad",
      .type = RUNGI_OPTION_INTS,
      RUNGI_AT(rungi_data_config, pad),
@@ -114,6 +198,18 @@ const rungi_option rungi_data_options[] = {
      .words = none_words,
      .unit = "channels",
      .help = "Repeats the channel of grey images this many times."},
+    {.key = "data.random_crop.size",
+     .type = RUNGI_OPTION_INTS,
+     RUNGI_AT(rungi_data_config, random_crop_size),
+     .initial = "[]",
+     .range = "[1, 32768]",
+     .help = "In training, cuts [S] or [H, W] at a random place, after data.resize and padding."},
+    {.key = "data.random_crop.padding_mode",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, random_crop_mode),
+     .initial = "constant",
+     .choices = paddings,
+     .help = "What random_crop pads with: zeros, or the image mirrored at its edge pixels."},
     {.key = "data.random_crop.padding",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, random_crop_padding),
@@ -121,7 +217,8 @@ const rungi_option rungi_data_options[] = {
      .range = "[1, 4096]",
      .words = none_words,
      .unit = "pixels",
-     .help = "Pads training images by this on all sides and cuts the old size at a random place."},
+     .help = "Pads training images by this on all sides and cuts data.random_crop.size, or the old "
+             "size, at a random place."},
     {.key = "data.random_flip",
      .type = RUNGI_OPTION_REAL,
      RUNGI_AT(rungi_data_config, random_flip),

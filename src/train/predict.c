@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "formats/checkpoint_folder.h"
+#include "formats/image_file.h"
 #include "rung/train.h"
 #include "train/session.h"
 #include "train/session_state.h"
@@ -22,7 +23,7 @@ struct rung_predictor {
 };
 
 static rung_status read_shape(const json_t *state, const char *where, const char *member,
-                              rung_shape *shape_out)
+                              bool any_size, rung_shape *shape_out)
 {
     json_t *list;
     rung_shape shape = {.rank = 3};
@@ -31,8 +32,9 @@ static rung_status read_shape(const json_t *state, const char *where, const char
                "%s: the network was not trained on pictures of bytes: it predicts none", where);
     for (int i = 0; i < 3; i++) {
         shape.dim[i] = json_integer_value(json_array_get(list, (size_t)i));
-        RUNG_CHECK(shape.dim[i] >= 1 && shape.dim[i] <= INT32_MAX, RUNG_FORMAT,
-                   "%s: %s holds a size that no picture has", where, member);
+        // Pictures of any size have height and width 0.
+        RUNG_CHECK(shape.dim[i] >= (i > 0 && any_size ? 0 : 1) && shape.dim[i] <= INT32_MAX,
+                   RUNG_FORMAT, "%s: %s holds a size that no picture has", where, member);
     }
     *shape_out = shape;
     return RUNG_OK;
@@ -47,8 +49,8 @@ static rung_status open_session(rung_predictor *p, const rung_config *config,
     rung_shape image;
     json_t *names;
     int64_t classes;
-    RUNG_TRY(read_shape(state, where, "picture", &p->picture));
-    RUNG_TRY(read_shape(state, where, "image", &image));
+    RUNG_TRY(read_shape(state, where, "picture", true, &p->picture));
+    RUNG_TRY(read_shape(state, where, "image", false, &image));
     RUNG_TRY(rungi_json_i64(state, where, "classes", 0, INT32_MAX, &classes));
     RUNG_TRY(rungi_json_array(state, where, "class_names", &names));
     size_t named = json_array_size(names);
@@ -132,13 +134,13 @@ static rung_status check_images(const rung_predictor *p, const rung_image *image
     const int64_t *want = p->picture.dim;
     RUNG_CHECK(count >= 1, RUNG_INVALID, "no picture to predict");
     for (int i = 0; i < count; i++)
-        RUNG_CHECK(images[i].channels == want[0] && images[i].height == want[1] &&
-                       images[i].width == want[2],
-                   RUNG_MISMATCH,
-                   "the picture is %d x %d with %d channels, the network was trained on %" PRId64
-                   " x %" PRId64 " with %" PRId64 ": resize it first",
-                   images[i].width, images[i].height, images[i].channels, want[2], want[1],
-                   want[0]);
+        RUNG_CHECK(
+            images[i].channels == want[0] &&
+                (want[1] == 0 || (images[i].height == want[1] && images[i].width == want[2])),
+            RUNG_MISMATCH,
+            "the picture is %d x %d with %d channels, the network was trained on %" PRId64
+            " x %" PRId64 " with %" PRId64 ": resize it first",
+            images[i].width, images[i].height, images[i].channels, want[2], want[1], want[0]);
     return RUNG_OK;
 }
 
@@ -153,6 +155,67 @@ static uint8_t *planes_of(const rung_predictor *p, const rung_image *images, int
             for (size_t k = 0; k < pixels; k++)
                 planes[(i * channels + c) * pixels + k] = images[i].pixels[k * channels + c];
     return planes;
+}
+
+// Pictures of any size, as files in memory (PGM, PPM): they go the way of training's.
+typedef struct file_source {
+    rung_source source; // first
+    const rung_image *images;
+    rungi_block file;
+} file_source;
+
+static rung_status read_file(void *self, void *state, const rung_sample *sample, rung_view *fields)
+{
+    (void)state;
+    file_source *files = self;
+    const rung_image *image = &files->images[sample->index];
+    char header[64];
+    int begin = snprintf(header, sizeof header, "P%d %d %d 255\n", image->channels == 3 ? 6 : 5,
+                         image->width, image->height);
+    size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
+    RUNG_CHECK(rungi_block_reserve(&files->file, (size_t)begin + bytes + RUNGI_PIXELS_SLACK),
+               RUNG_NO_MEMORY, "no memory for a picture of %d x %d", image->width, image->height);
+    memcpy(files->file.data, header, (size_t)begin);
+    memcpy(files->file.data + begin, image->pixels, bytes);
+    fields[0].data = files->file.data;
+    fields[0].shape.dim[0] = begin + (int64_t)bytes;
+    return RUNG_OK;
+}
+
+static void destroy_files(rung_source *source)
+{
+    file_source *files = (file_source *)source;
+    free(files->file.data);
+    free(files);
+}
+
+static rung_status make_files(const rung_image *images, int count, rung_source **source_out)
+{
+    file_source *files = calloc(1, sizeof *files);
+    RUNG_CHECK(files, RUNG_NO_MEMORY, "no memory for the pictures");
+    files->images = images;
+    files->source =
+        (rung_source){.name = "pictures",
+                      .count = count,
+                      .field_count = 1,
+                      .fields = {{"image", RUNG_U8, {.rank = 1, .dim = {0}}, RUNG_PIXELS_FILE}},
+                      .self = files,
+                      .read = read_file,
+                      .destroy = destroy_files};
+    *source_out = &files->source;
+    return RUNG_OK;
+}
+
+static rung_status make_planes(rung_predictor *p, const rung_image *images, int count,
+                               uint8_t **planes_out, rung_source **source_out)
+{
+    const int64_t *d = p->picture.dim;
+    *planes_out = planes_of(p, images, count);
+    RUNG_CHECK(*planes_out, RUNG_NO_MEMORY, "no memory for the pictures");
+    rung_array_field field = {.name = "image",
+                              .all = {RUNG_U8, RUNG_SHAPE(count, d[0], d[1], d[2]), *planes_out},
+                              .pixels = RUNG_PIXELS_CHW};
+    return rung_source_arrays(p->context, &field, 1, 0, false, source_out);
 }
 
 static void softmax(const float *logits, int64_t classes, float *out)
@@ -186,16 +249,13 @@ rung_status rung_predictor_run(rung_predictor *p, const rung_image *images, int 
     rung_batch batch = {0};
     rung_status status;
     rung_transform transforms[RUNGI_SESSION_TRANSFORMS] = {0};
-    const int64_t *d = p->picture.dim;
+    uint8_t *planes = NULL;
     RUNG_TRY(check_images(p, images, count));
-    uint8_t *planes = planes_of(p, images, count);
-    RUNG_CHECK(planes, RUNG_NO_MEMORY, "no memory for the pictures");
-    rung_array_field field = {.name = "image",
-                              .all = {RUNG_U8, RUNG_SHAPE(count, d[0], d[1], d[2]), planes},
-                              .pixels = RUNG_PIXELS_CHW};
-    RUNG_TRY_GOTO(done, rung_source_arrays(p->context, &field, 1, 0, false, &source));
+    RUNG_TRY_GOTO(done, p->picture.dim[1] ? make_planes(p, images, count, &planes, &source)
+                                          : make_files(images, count, &source));
     rung_loader_options o = {.batch_size = count, .transforms = transforms};
-    o.transform_count = rungi_session_transforms(p->s, false, &source->fields[0], transforms);
+    RUNG_TRY_GOTO(done, rungi_session_transforms(p->s, false, &source->fields[0], transforms,
+                                                 &o.transform_count));
     RUNG_TRY_GOTO(done, rung_loader_create(p->context, source, &o, &loader));
     RUNG_TRY_GOTO(done, rung_loader_next(loader, &batch));
     status = run_batch(p, &batch, probabilities_out);

@@ -192,6 +192,9 @@ void rungi_session_destroy(rungi_session **session)
     for (int64_t i = 0; s->class_names && i < s->classes; i++)
         free(s->class_names[i]);
     free(s->class_names);
+    for (size_t i = 0; i < s->bad.count; i++)
+        free(s->bad.data[i].message);
+    rungi_array_fini(&s->bad);
     free(s->segments);
     rung_config_destroy(&s->config);
     free(s);

@@ -4,6 +4,7 @@
 #ifndef RUNGI_TRAIN_SESSION_H
 #define RUNGI_TRAIN_SESSION_H
 
+#include "base/array.h"
 #include "measure/timeline.h"
 #include "rung/data.h"
 #include "rung/optim.h"
@@ -17,6 +18,13 @@ enum {
     RUNGI_SESSION_ALL = 3,
 };
 
+// A sample that was left out (data.on_bad_sample skip).
+typedef struct rungi_bad_entry {
+    bool training;
+    int64_t sample;
+    char *message;
+} rungi_bad_entry;
+
 typedef struct rungi_session {
     rung_context *context;
     rung_config *config; // own copy
@@ -26,6 +34,7 @@ typedef struct rungi_session {
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
+    RUNGI_ARRAY(rungi_bad_entry) bad; // in the order in which they were met
     int64_t classes;
     char **class_names; // classes of them, or NULL
 
@@ -77,13 +86,14 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
 rung_status rungi_session_open_tuning(rungi_session *s, const char *run_file);
 void rungi_session_keep_tuning(rungi_session *s);
 
-// Shape [C, H, W] of a picture before the transforms; false when samples are no pictures of bytes.
+// Shape [C, H, W] of a picture before the transforms, [C, 0, 0] where pictures are files and differ
+// in size; false when samples are no pictures of bytes.
 bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out);
-// The transforms of training or validation for a source whose images are `image`; returns how many
-// were written to `list`.
-enum { RUNGI_SESSION_TRANSFORMS = 8 };
-int rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
-                             rung_transform *list);
+// session_transforms.c: writes the transforms of training or validation for a source whose images
+// are `image`. Errors: RUNG_CONFIG when nothing makes pictures of different sizes equal.
+enum { RUNGI_SESSION_TRANSFORMS = 16 };
+rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
+                                     rung_transform *steps, int *count_out);
 
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);

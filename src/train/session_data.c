@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/source.h"
 #include "train/session.h"
 
 static rung_status open_source(rungi_session *s, bool validation, rung_source **source_out)
@@ -25,8 +26,38 @@ static rung_status open_source(rungi_session *s, bool validation, rung_source **
                                                                .seed = (uint64_t)s->c->seed},
                                      source_out);
     }
-    const char *path = validation && *d->val_path ? d->val_path : d->path;
-    return rung_source_open(s->context, d->format, path, validation ? "test" : "train", source_out);
+    bool own = validation && *d->val_path;
+    const char *split = !validation                                   ? "train"
+                        : own && rungi_source_may_be_split(d->format) ? "all"
+                                                                      : "test";
+    return rung_source_open(s->context, d->format, own ? d->val_path : d->path, split, source_out);
+}
+
+// Validation must know the classes of training, by the same numbers.
+static rung_status compare_classes(const rung_source *train, const rung_source *val)
+{
+    if (train->class_names && val->class_names)
+        for (int i = 0; i < train->class_count && i < val->class_count; i++)
+            RUNG_CHECK(strcmp(train->class_names[i], val->class_names[i]) == 0, RUNG_DATA,
+                       "class %d is %s in training and %s in validation: both must have the same "
+                       "classes",
+                       i, train->class_names[i], val->class_names[i]);
+    RUNG_CHECK(train->class_names ? val->class_count == train->class_count
+                                  : val->class_count <= train->class_count,
+               RUNG_DATA, "training has %d classes, validation %d: both must have the same classes",
+               train->class_count, val->class_count);
+    return RUNG_OK;
+}
+
+// A label is one number here: no built-in network has a loss for several.
+static rung_status check_labels(const rung_source *source)
+{
+    const rung_field *label = source->field_count > 1 ? &source->fields[1] : NULL;
+    RUNG_CHECK(!label || label->dtype == RUNG_I64, RUNG_UNSUPPORTED,
+               "%s: pictures have several labels, the built-in networks train with one: give a "
+               "list of path and label",
+               source->name);
+    return RUNG_OK;
 }
 
 // Splits the training samples: a random but fixed share of them validates.
@@ -58,40 +89,21 @@ static rung_status split(rungi_session *s)
     return status;
 }
 
-int rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
-                             rung_transform *list)
+static void keep_bad(rungi_session *s, bool training, int64_t sample, const char *message)
 {
-    const rungi_data_config *d = &s->c->data;
-    int n = 0;
-    if (d->pad.count)
-        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_PAD,
-                                     .height = (int)d->pad.data[0],
-                                     .width = (int)d->pad.data[1]};
-    if (training && d->random_crop_padding) {
-        const rung_shape *shape = &image->shape;
-        bool planes = image->pixels == RUNG_PIXELS_CHW;
-        int h = (int)shape->dim[planes ? 1 : 0], w = (int)shape->dim[planes ? 2 : 1];
-        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_CROP,
-                                     .height = d->pad.count ? (int)d->pad.data[0] : h,
-                                     .width = d->pad.count ? (int)d->pad.data[1] : w,
-                                     .padding = (int)d->random_crop_padding};
-    }
-    if (training && d->random_flip > 0)
-        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP,
-                                     .probability = (float)d->random_flip};
-    if (d->repeat_channels)
-        list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS,
-                                     .channels = (int)d->repeat_channels};
-    list[n++] = (rung_transform){.kind = RUNG_TRANSFORM_TO_FLOAT};
-    if (d->mean.count) {
-        rung_transform *t = &list[n++];
-        *t = (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE};
-        for (size_t i = 0; i < d->mean.count && i < RUNG_MAX_IMAGE_CHANNELS; i++) {
-            t->mean[i] = (float)d->mean.data[i];
-            t->std[i] = (float)d->std.data[i];
-        }
-    }
-    return n;
+    rungi_bad_entry entry = {training, sample, strdup(message)};
+    if (!entry.message || !rungi_array_push(&s->bad, entry))
+        free(entry.message); // it stands in the log
+}
+
+static void keep_bad_train(void *session, int64_t sample, const char *message)
+{
+    keep_bad(session, true, sample, message);
+}
+
+static void keep_bad_val(void *session, int64_t sample, const char *message)
+{
+    keep_bad(session, false, sample, message);
 }
 
 static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
@@ -107,8 +119,13 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
                              .prefetch_factor = (int)d->prefetch_factor,
                              .drop_last = training && d->drop_last,
                              .timeout = d->num_workers ? (double)d->timeout * 1e-9 : 0,
+                             .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,
+                             .bad_limit = d->bad_sample_limit,
+                             .on_bad = training ? keep_bad_train : keep_bad_val,
+                             .on_bad_user = s,
                              .transforms = transforms};
-    o.transform_count = rungi_session_transforms(s, training, &source->fields[0], transforms);
+    RUNG_TRY(
+        rungi_session_transforms(s, training, &source->fields[0], transforms, &o.transform_count));
     if (o.sampler)
         o.shuffle = false;
     if (d->source == RUNGI_DATA_PRELOADED) {
@@ -141,6 +158,12 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
         RUNG_TRY(open_source(s, false, &s->train_source));
     if ((parts & RUNGI_SESSION_EVAL) && own_validation)
         RUNG_TRY(open_source(s, true, &s->val_source));
+    if (s->train_source)
+        RUNG_TRY(check_labels(s->train_source));
+    if (s->val_source)
+        RUNG_TRY(check_labels(s->val_source));
+    if (s->train_source && s->val_source)
+        RUNG_TRY(compare_classes(s->train_source, s->val_source));
     if (!own_validation)
         RUNG_TRY(split(s));
     if (parts & RUNGI_SESSION_TRAIN)
@@ -164,6 +187,10 @@ bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out)
     const rung_source *source = s->train_source ? s->train_source : s->val_source;
     const rung_field *field = &source->fields[0];
     const int64_t *d = field->shape.dim;
+    if (field->pixels == RUNG_PIXELS_FILE) {
+        *shape_out = RUNG_SHAPE(s->c->data.channels, 0, 0);
+        return true;
+    }
     if (field->shape.rank != 3 || field->pixels == RUNG_PIXELS_NONE || field->dtype != RUNG_U8)
         return false;
     *shape_out = field->pixels == RUNG_PIXELS_HWC ? RUNG_SHAPE(d[2], d[0], d[1]) : field->shape;

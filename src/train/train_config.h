@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "rung/config.h"
+#include "rung/data.h"
 #include "rung/models.h"
 #include "rung/optim.h"
 #include "rung/plan.h"
@@ -24,6 +25,11 @@ typedef enum rungi_data_origin {
     RUNGI_DATA_PRELOADED,
 } rungi_data_origin;
 
+typedef enum rungi_bad_sample {
+    RUNGI_BAD_SAMPLE_STOP,
+    RUNGI_BAD_SAMPLE_SKIP,
+} rungi_bad_sample;
+
 typedef struct rungi_data_config {
     rungi_data_origin source;
     char *format;
@@ -33,7 +39,18 @@ typedef struct rungi_data_config {
     bool drop_last;
     int64_t num_workers;
     int64_t prefetch_factor;
-    int64_t timeout;             // nanoseconds; none: 0
+    int64_t timeout;  // nanoseconds; none: 0
+    int64_t channels; // of pictures as files
+    bool exif_rotation;
+    rung_filter interpolation;
+    rungi_ints resize;              // the shorter side; height, width; or none
+    rungi_ints center_crop;         // side; height, width; or none
+    rungi_ints random_resized_size; // the same
+    rungi_reals random_resized_scale, random_resized_ratio;
+    rungi_ints random_crop_size; // the same
+    rung_crop_padding random_crop_mode;
+    rungi_bad_sample on_bad_sample;
+    double bad_sample_limit;
     rungi_ints pad;              // height, width; or none
     int64_t repeat_channels;     // none: 0
     int64_t random_crop_padding; // none: 0

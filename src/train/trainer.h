@@ -49,6 +49,8 @@ struct rung_trainer {
     rungi_progress at;
     atomic_int stop;
 
+    size_t bad_listed; // of the session's bad samples
+
     // during fit
     const rung_observer *observer;
     int64_t began, prepared, shown; // clock: of fit, of its first step, of the last progress event
@@ -105,6 +107,9 @@ rung_status rungi_trainer_lock_run(rung_trainer *t);
 rung_status rungi_trainer_open_run(rung_trainer *t);
 rung_status rungi_trainer_record(rung_trainer *t, const rung_train_event *event);
 rung_status rungi_trainer_close_run(rung_trainer *t);
+// After next() gave `status`: lists the samples left out so far in bad_samples.csv, when there are
+// new ones, and returns `status` or the failure to write.
+rung_status rungi_trainer_keep_bad(rung_trainer *t, rung_status status);
 
 // trainer_eval.c
 rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);

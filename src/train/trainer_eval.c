@@ -62,7 +62,7 @@ static rung_status run(rung_trainer *t, tally *sum)
         rung_batch batch;
         rungi_feed feeds[RUNG_MAX_FIELDS];
         double loss;
-        RUNG_TRY(rung_loader_next(s->val_loader, &batch));
+        RUNG_TRY(rungi_trainer_keep_bad(t, rung_loader_next(s->val_loader, &batch)));
         rungi_batch_view view = {.count = batch.count,
                                  .feeds = feeds,
                                  .n_feeds = rungi_session_feeds(s, &batch, feeds),

@@ -157,7 +157,7 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     rungi_windows_step(t, batch->count, loss);
     t->at.samples += batch->count;
     t->at.epoch = batch->epoch;
-    t->at.position = batch->position + batch->count;
+    t->at.position = batch->position + batch->count + batch->left_out;
     t->at.step++;
     rungi_timeline_mark(s->timeline, t->at.step - 1);
     if (t->at.step % HARVEST_STEPS == 0)
@@ -172,7 +172,7 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, t->at.step);
     rung_status status = rung_loader_next(t->s->train_loader, batch);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
-    return status;
+    return rungi_trainer_keep_bad(t, status);
 }
 
 // Counts which samples an epoch has trained on.

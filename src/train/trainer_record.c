@@ -235,6 +235,46 @@ static rung_status write_confusion(const rung_trainer *t)
     return status;
 }
 
+// Adds what is new to bad_samples.csv; a run that goes on goes on with its list.
+static rung_status write_bad(const rung_trainer *t)
+{
+    rungi_string csv = {0};
+    bool begin = t->bad_listed == 0 && !t->resumed;
+    if (begin) {
+        rungi_csv_text(&csv, "set");
+        rungi_csv_text(&csv, "sample");
+        rungi_csv_text(&csv, "message");
+        rungi_csv_end(&csv);
+    }
+    for (size_t i = t->bad_listed; i < t->s->bad.count; i++) {
+        const rungi_bad_entry *entry = &t->s->bad.data[i];
+        rungi_csv_text(&csv, entry->training ? "train" : "validation");
+        rungi_csv_integer(&csv, entry->sample);
+        rungi_csv_text(&csv, entry->message);
+        rungi_csv_end(&csv);
+    }
+    char *path = in_run(t, "bad_samples.csv");
+    FILE *file = path ? fopen(path, begin ? "we" : "ae") : NULL;
+    bool good = file && !csv.failed && fwrite(csv.data, 1, csv.size, file) == csv.size;
+    good = (!file || fclose(file) == 0) && good;
+    rung_status status = good ? RUNG_OK
+                              : RUNG_FAIL(RUNG_IO, "%s: cannot write the list of bad samples: %s",
+                                          path ? path : t->run, strerror(errno));
+    free(path);
+    rungi_string_fini(&csv);
+    return status;
+}
+
+rung_status rungi_trainer_keep_bad(rung_trainer *t, rung_status status)
+{
+    if (t->s->bad.count == t->bad_listed || !t->metrics)
+        return status;
+    rung_error error = *rung_error_last();
+    rung_status written = write_bad(t);
+    t->bad_listed = t->s->bad.count;
+    return status != RUNG_OK ? rungi_fail_adopt(&error) : written;
+}
+
 // Spans of the last steps as a Chrome trace.
 static rung_status write_trace(const rung_trainer *t)
 {

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// rung's side of the loader's benchmarks, on a folder of class folders with JPEGs:
+//
+//   loader supply FOLDER WORKERS BATCH    batches of random_resized_crop 224, flip, normalize
+//   loader decode FOLDER THREADS BATCH    the limit: every picture decoded whole from memory by
+//                                         libjpeg-turbo, nothing else
+//
+// Prints "ready", then answers lines of stdin:
+//   run N   takes N batches (decodes as many pictures) and prints their times in milliseconds
+//   rss     prints the highest resident size of the process in kB
+//   quit    ends (so does the end of stdin)
+// Mistakes end the program with one line on stderr and status 1.
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// jpeglib.h needs FILE.
+#include <jpeglib.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "formats/image_file.h"
+#include "rung/data.h"
+
+enum { MAX_THREADS = 256 };
+
+typedef struct bench {
+    rung_context *context;
+    rung_source *source;
+    rung_loader *loader; // supply
+    int threads;         // decode
+    long batch;
+    rungi_block *files; // decode: all pictures in memory
+    size_t *sizes;
+    atomic_long next;
+    long last;
+} bench;
+
+// ---- supply
+
+static rung_status open_loader(bench *b)
+{
+    const rung_transform steps[] = {
+        {.kind = RUNG_TRANSFORM_RANDOM_RESIZED_CROP, .height = 224, .width = 224},
+        {.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP},
+        {.kind = RUNG_TRANSFORM_TO_FLOAT},
+        {.kind = RUNG_TRANSFORM_NORMALIZE,
+         .mean = {0.485f, 0.456f, 0.406f},
+         .std = {0.229f, 0.224f, 0.225f}}};
+    return rung_loader_create(b->context, b->source,
+                              &(rung_loader_options){.batch_size = b->batch,
+                                                     .shuffle = true,
+                                                     .drop_last = true,
+                                                     .num_workers = b->threads,
+                                                     .transforms = steps,
+                                                     .transform_count = 4},
+                              &b->loader);
+}
+
+static rung_status run_supply(bench *b, long count, double *ms)
+{
+    int64_t last = rungi_now(b->context);
+    for (long i = 0; i < count; i++) {
+        rung_batch batch;
+        RUNG_TRY(rung_loader_next(b->loader, &batch));
+        rung_loader_release(b->loader, &batch);
+        int64_t now = rungi_now(b->context);
+        ms[i] = (double)(now - last) * 1e-6;
+        last = now;
+    }
+    return RUNG_OK;
+}
+
+// ---- decode
+
+static rung_status read_all(bench *b)
+{
+    void *state = NULL;
+    size_t count = (size_t)b->source->count;
+    b->files = calloc(count, sizeof *b->files);
+    b->sizes = calloc(count, sizeof *b->sizes);
+    RUNG_CHECK(b->files && b->sizes, RUNG_NO_MEMORY, "no memory for the pictures");
+    RUNG_TRY(b->source->open(b->source->self, 0, &state));
+    rung_status status = RUNG_OK;
+    for (size_t i = 0; i < count && status == RUNG_OK; i++) {
+        int64_t label;
+        rung_view views[2] = {{RUNG_U8, {1, {0}}, NULL}, {RUNG_I64, RUNG_SCALAR, &label}};
+        status =
+            b->source->read(b->source->self, state, &(rung_sample){.index = (int64_t)i}, views);
+        size_t size = (size_t)views[0].shape.dim[0];
+        if (status == RUNG_OK && !rungi_block_reserve(&b->files[i], size))
+            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for the pictures");
+        if (status == RUNG_OK)
+            memcpy(b->files[i].data, views[0].data, size);
+        b->sizes[i] = size;
+    }
+    b->source->close(b->source->self, state);
+    return status;
+}
+
+// libjpeg alone; its errors end the program.
+static void decode(struct jpeg_decompress_struct *c, const rungi_block *file, size_t size,
+                   rungi_block *rows)
+{
+    enum { AT_ONCE = 16 };
+    JSAMPROW list[AT_ONCE];
+    jpeg_mem_src(c, file->data, size);
+    jpeg_read_header(c, TRUE);
+    c->out_color_space = c->num_components == 4 ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(c);
+    size_t stride = (size_t)c->output_width * (size_t)c->output_components;
+    if (!rungi_block_reserve(rows, stride * c->output_height))
+        abort();
+    while (c->output_scanline < c->output_height) {
+        JDIMENSION left = c->output_height - c->output_scanline;
+        for (JDIMENSION i = 0; i < left && i < AT_ONCE; i++)
+            list[i] = rows->data + stride * (c->output_scanline + i);
+        jpeg_read_scanlines(c, list, left < AT_ONCE ? left : AT_ONCE);
+    }
+    jpeg_finish_decompress(c);
+}
+
+static rung_status decode_some(void *bench_)
+{
+    bench *b = bench_;
+    struct jpeg_decompress_struct c;
+    struct jpeg_error_mgr errors;
+    rungi_block rows = {0};
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_decompress(&c);
+    for (long i; (i = atomic_fetch_add(&b->next, 1)) < b->last;) {
+        size_t at = (size_t)(i % b->source->count);
+        decode(&c, &b->files[at], b->sizes[at], &rows);
+    }
+    jpeg_destroy_decompress(&c);
+    free(rows.data);
+    return RUNG_OK;
+}
+
+static rung_status run_decode(bench *b, long count, double *ms)
+{
+    rungi_thread threads[MAX_THREADS] = {0};
+    int64_t start = rungi_now(b->context);
+    b->last = atomic_load(&b->next) + count * b->batch;
+    for (int i = 0; i < b->threads; i++)
+        RUNG_TRY(rungi_thread_start(&threads[i], "decode", decode_some, b));
+    for (int i = 0; i < b->threads; i++)
+        RUNG_TRY(rungi_thread_join(&threads[i]));
+    atomic_store(&b->next, b->last);
+    double each = (double)(rungi_now(b->context) - start) * 1e-6 / (double)count;
+    for (long i = 0; i < count; i++)
+        ms[i] = each;
+    return RUNG_OK;
+}
+
+// ---- requests
+
+static rung_status run(bench *b, long count)
+{
+    double *ms = malloc((size_t)count * sizeof *ms);
+    RUNG_CHECK(ms, RUNG_NO_MEMORY, "no memory for %ld times", count);
+    rung_status status = b->loader ? run_supply(b, count, ms) : run_decode(b, count, ms);
+    for (long i = 0; i < count && status == RUNG_OK; i++)
+        printf("%.6g%c", ms[i], i == count - 1 ? '\n' : ' ');
+    free(ms);
+    return status;
+}
+
+static void print_resident(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    printf("%llu\n", kb);
+}
+
+static rung_status serve(bench *b)
+{
+    char line[256];
+    long count;
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0) {
+        if (sscanf(line, "run %ld", &count) == 1 && count > 0)
+            RUNG_TRY(run(b, count));
+        else if (strcmp(line, "rss\n") == 0)
+            print_resident();
+        else
+            return RUNG_FAIL(RUNG_INVALID, "unknown command: %s", line);
+        fflush(stdout);
+    }
+    return RUNG_OK;
+}
+
+static rung_status begin(bench *b, int argc, char **argv)
+{
+    bool supply = argc == 5 && strcmp(argv[1], "supply") == 0;
+    RUNG_CHECK(supply || (argc == 5 && strcmp(argv[1], "decode") == 0), RUNG_INVALID,
+               "usage: loader supply|decode FOLDER THREADS BATCH");
+    b->threads = atoi(argv[3]);
+    b->batch = atol(argv[4]);
+    RUNG_CHECK(b->threads >= 0 && b->threads <= MAX_THREADS && b->batch > 0, RUNG_INVALID,
+               "%s threads, batches of %s: no such numbers", argv[3], argv[4]);
+    RUNG_TRY(rung_context_create(NULL, &b->context));
+    RUNG_TRY(rung_source_image_folder(b->context, argv[2], &b->source));
+    return supply ? open_loader(b) : read_all(b);
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {0};
+    rung_status status = begin(&b, argc, argv);
+    if (status == RUNG_OK)
+        status = serve(&b);
+    if (status != RUNG_OK)
+        fprintf(stderr, "loader: %s\n", rung_error_last()->message);
+    rung_loader_destroy(&b.loader);
+    for (int64_t i = 0; b.files && i < b.source->count; i++)
+        free(b.files[i].data);
+    free(b.files);
+    free(b.sizes);
+    rung_source_destroy(&b.source);
+    rung_context_destroy(&b.context);
+    return status == RUNG_OK ? 0 : 1;
+}

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks of the data supply: photographs of ImageNet through RandomResizedCrop 224, flip and
+normalize, in batches of 64."""
+import os
+import shutil
+import statistics
+import tarfile
+import time
+
+import workers
+from rounds import Rounds, spread_text
+from workers import CORES, Failed, NotAvailable, Worker
+
+BATCH, COPIES = 64, 6
+FOLDER = os.path.join(workers.PROGRAMS, "photographs")
+
+
+class Steady:
+    """A worker whose blocks tell the mean of their batches: those made ahead come in bursts. They are
+    taken first and not counted, and made again before the other side's turn."""
+    AHEAD = 10
+
+    def __init__(self, worker):
+        self.worker, self.name, self.about = worker, worker.name, worker.about
+
+    def run(self, count, limit=600.0):
+        mean = statistics.fmean(self.worker.run(count + self.AHEAD, limit)[self.AHEAD:])
+        time.sleep(1.2 * self.AHEAD * mean / 1e3)
+        return [mean] * count
+
+    def peak(self):
+        return self.worker.peak()
+
+    def close(self):
+        self.worker.close()
+
+
+def photographs():
+    """The folder of class folders, unpacked from imagenet-sample.tar of $RUNG_DATA when missing; each
+    photograph lies there six times."""
+    archive = os.path.join(os.environ.get("RUNG_DATA", ""), "imagenet-sample.tar")
+    if not os.path.isdir(FOLDER):
+        if not os.path.isfile(archive):
+            raise NotAvailable("no photographs: RUNG_DATA must name the folder of imagenet-sample.tar")
+        unfinished = FOLDER + ".tmp"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with tarfile.open(archive) as tar:
+            for member in filter(tarfile.TarInfo.isfile, tar):
+                name = os.path.splitext(os.path.basename(member.name))[0].split("_", 1)[-1]
+                folder = os.path.join(unfinished, name)
+                os.makedirs(folder, exist_ok=True)
+                data = tar.extractfile(member).read()
+                for copy in range(COPIES):
+                    with open(os.path.join(folder, f"{copy}.jpg"), "wb") as file:
+                        file.write(data)
+        os.rename(unfinished, FOLDER)
+    return FOLDER
+
+
+def ours(mode, threads):
+    return Steady(Worker("rung", [os.path.join(workers.PROGRAMS, "loader"), mode, FOLDER, str(threads),
+                                  str(BATCH)], workers.environment(bind=False)))
+
+
+def peer(variant, count):
+    return Steady(Worker("DataLoader", [workers.TORCH, os.path.join(workers.HERE, "peer_loader.py"), FOLDER,
+                                        str(BATCH), variant, str(count)],
+                         workers.environment(peer=True, bind=False)))
+
+
+def rate(ms):
+    return BATCH * 1e3 / ms
+
+
+def choose_peer(smoke, tell):
+    """The fastest of Pillow and torchvision.io, each with some numbers of workers."""
+    found, refused = {}, {}
+    for variant in ("io", "pil"):
+        for count in sorted({len(CORES), 2 * len(CORES)} if not smoke else {len(CORES)}):
+            try:
+                side = peer(variant, count)
+            except Failed as error:
+                refused[f"{variant}, {count} workers"] = str(error)
+                continue
+            side.run(2)
+            ms = side.run(10 if smoke else 25)[0]
+            side.close()
+            found[variant, count] = ms
+            tell(f"  DataLoader {variant}, {count} workers: {rate(ms):.0f} img/s")
+    if not found:
+        raise NotAvailable(f"DataLoader does not run: {next(iter(refused.values()))}")
+    return min(found, key=found.get), found
+
+
+def measure(name, smoke, tell, start_other, other_name):
+    """Rounds of our supply beside another side; the larger ratio is better for us."""
+    count, seconds = (2, 2.0) if smoke else (12, 3.0)
+    sides = {}
+    try:
+        sides["rung"] = ours("supply", len(CORES))
+        sides["other"] = start_other()
+        rounds = Rounds(sides, seconds, count, tell)
+    except Failed as error:
+        raise NotAvailable(str(error)) from None
+    finally:
+        for side in sides.values():
+            side.close()
+    ratios = rounds.ratios("other", "rung")
+    for side, label in (("rung", "rung"), ("other", other_name)):
+        rates = [rate(ms) for ms in rounds.blocks[side]]
+        tell(f"{name}: {label} {spread_text(rates, 'img/s')}")
+    tell(f"{name}: {rounds.notes()}")
+    return {"unit": "ms a batch of 64", "ours": f"{len(CORES)} workers", "ours_values": rounds.blocks["rung"],
+            "peer": other_name, "peer_values": rounds.blocks["other"], "others": "", "ratios": ratios,
+            "rounds": rounds}
+
+
+def loader(smoke, tell):
+    """ratio: DataLoader's time of a batch over ours."""
+    workers.need_programs()
+    photographs()
+    workers.need_torch()
+    tell("loader: choosing DataLoader's variant")
+    (variant, count), found = choose_peer(smoke, tell)
+    result = measure("loader", smoke, tell, lambda: peer(variant, count),
+                     f"DataLoader {variant}, {count} workers")
+    others = [f"{v} {n} workers~{rate(ms):.0f} img/s" for (v, n), ms in found.items() if (v, n) != (variant, count)]
+    return {**result, "others": "; ".join(others)}
+
+
+def loader_limit(smoke, tell):
+    """ratio: the time in which all cores decode a batch of whole photographs from memory, and do
+    nothing else, over our time of a batch."""
+    workers.need_programs()
+    photographs()
+    return measure("loader_limit", smoke, tell, lambda: ours("decode", len(CORES)),
+                   f"decoding alone, {len(CORES)} threads")
+
+
+def memory_loader(smoke, tell):
+    """ratio: DataLoader's peak resident size, all its processes, over ours."""
+    workers.need_programs()
+    photographs()
+    workers.need_torch()
+    (variant, count), _ = choose_peer(True, tell)
+    values = {}
+    for name, start in (("rung", lambda: ours("supply", len(CORES))), ("peer", lambda: peer(variant, count))):
+        side = start()
+        side.run(10 if smoke else 60)
+        values[name] = side.peak() / 1e3
+        side.close()
+        tell(f"memory_loader: {name} {values[name]:.4g} MB")
+    return {"unit": "MB", "ours": f"{len(CORES)} workers", "ours_values": [values["rung"]],
+            "peer": f"DataLoader {variant}, {count} workers", "peer_values": [values["peer"]], "others": "",
+            "ratios": [values["peer"] / values["rung"]]}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures in plain tar archives, in WebDataset's layout: neighbouring entries whose names are
+// equal up to the first dot of the last part belong to one sample; what follows the dot tells what
+// they are. An index is made at the start, then samples are read at random.
+//
+// The label is the entry .cls (a number or a name). Where no sample has one, it is the folder that
+// the picture lies in; without folders what follows the first _ of its name.
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/picture_source.h"
+#include "formats/file_io.h"
+#include "formats/tar.h"
+
+enum { LABEL_MAX = 1024, SHARDS_MAX = 1 << 20, NUMBER_DIGITS_MAX = 18 };
+
+typedef struct index {
+    rungi_picture_source *ps;
+    const char *path; // of the archive that is read
+    int fd;
+    // The sample that is being put together.
+    char *key; // NULL: none yet
+    bool has_picture, has_label;
+    rungi_string texts;         // labels
+    RUNGI_ARRAY(size_t) labels; // of the places: beginnings in `texts`; SIZE_MAX: none
+} index_state;
+
+// Where in `name` the key ends: the first dot of its last part, or the end.
+static size_t key_length(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    return (size_t)(last - name) + strcspn(last, ".");
+}
+
+// WebDataset passes over names like __this__ in the first level.
+static bool is_reserved(const char *name)
+{
+    size_t length = strlen(name);
+    return !strchr(name, '/') && length >= 4 && strncmp(name, "__", 2) == 0 &&
+           strcmp(name + length - 2, "__") == 0;
+}
+
+static rung_status begin_sample(index_state *x, const char *name, size_t length)
+{
+    char *key = strndup(name, length);
+    RUNG_CHECK(key, RUNG_NO_MEMORY, "%s: no memory for its names", x->path);
+    free(x->key);
+    x->key = key;
+    x->has_picture = x->has_label = false;
+    return RUNG_OK;
+}
+
+// The entries of a sample may come in any order: its label is kept until the picture is there.
+static rung_status add_label(index_state *x, const rungi_tar_entry *entry)
+{
+    char text[LABEL_MAX + 1];
+    RUNG_CHECK(entry->size > 0 && entry->size <= LABEL_MAX, RUNG_DATA,
+               "%s, %s: a label of %" PRId64 " bytes, must be 1 to %d", x->path, entry->name,
+               entry->size, LABEL_MAX);
+    RUNG_CHECK(!x->has_label, RUNG_DATA, "%s, %s: the sample has two labels", x->path, entry->name);
+    RUNG_TRY(rungi_io_read_at(x->fd, x->path, (uint64_t)entry->offset, text, (size_t)entry->size));
+    size_t length = (size_t)entry->size;
+    while (length > 0 && isspace((unsigned char)text[length - 1]))
+        length--;
+    text[length] = '\0';
+    RUNG_CHECK(length > 0 && strlen(text) == length, RUNG_DATA, "%s, %s: the label is no text",
+               x->path, entry->name);
+    size_t begin = x->texts.size;
+    rungi_string_append(&x->texts, text, length + 1);
+    RUNG_CHECK(!x->texts.failed, RUNG_NO_MEMORY, "%s: no memory for its labels", x->path);
+    x->has_label = true;
+    if (x->has_picture)
+        x->labels.data[x->labels.count - 1] = begin;
+    return RUNG_OK;
+}
+
+static rung_status add_picture(index_state *x, const rungi_tar_entry *entry)
+{
+    RUNG_CHECK(!x->has_picture, RUNG_DATA, "%s, %s: the sample has two pictures", x->path,
+               entry->name);
+    x->has_picture = true;
+    // A label that came first is the last text.
+    size_t label = SIZE_MAX;
+    if (x->has_label) {
+        label = x->texts.size - 1;
+        while (label > 0 && x->texts.data[label - 1] != '\0')
+            label--;
+    }
+    RUNG_CHECK(rungi_array_push(&x->labels, label), RUNG_NO_MEMORY, "%s: no memory for its labels",
+               x->path);
+    return rungi_picture_source_add(
+        x->ps, entry->name,
+        (rungi_picture_place){.begin = entry->offset,
+                              .size = entry->size,
+                              .archive = (int)x->ps->archives.count - 1});
+}
+
+static rung_status take_entry(void *user, const rungi_tar_entry *entry)
+{
+    index_state *x = user;
+    if (!entry->regular || is_reserved(entry->name))
+        return RUNG_OK;
+    size_t length = key_length(entry->name);
+    if (!x->key || strlen(x->key) != length || strncmp(x->key, entry->name, length) != 0)
+        RUNG_TRY(begin_sample(x, entry->name, length));
+    const char *kind = entry->name + length;
+    if (strcasecmp(kind, ".cls") == 0)
+        return add_label(x, entry);
+    return rungi_picture_name(kind) ? add_picture(x, entry) : RUNG_OK;
+}
+
+static rung_status read_shard(index_state *x, const char *path)
+{
+    uint64_t size;
+    RUNG_TRY(rungi_io_open_read(path, &x->fd, &size));
+    x->path = path;
+    rung_status status = rungi_picture_source_archive(x->ps, path);
+    if (status == RUNG_OK)
+        status = rungi_tar_walk(x->fd, path, size, take_entry, x);
+    close(x->fd);
+    free(x->key); // samples do not go over the end of an archive
+    x->key = NULL;
+    return status;
+}
+
+// ---- labels from names
+
+// Adds the label that the name of a picture tells; false when it tells none.
+static bool add_name_label(index_state *x, const char *name, bool folders)
+{
+    const char *slash = strrchr(name, '/'), *begin, *end;
+    size_t text = x->texts.size;
+    if (folders) {
+        if (!slash)
+            return false;
+        end = slash;
+        for (begin = end; begin > name && begin[-1] != '/';)
+            begin--;
+    } else {
+        begin = strchr(slash ? slash + 1 : name, '_');
+        if (!begin)
+            return false;
+        begin++;
+        end = name + key_length(name);
+    }
+    if (end <= begin)
+        return false;
+    rungi_string_append(&x->texts, begin, (size_t)(end - begin));
+    rungi_string_append(&x->texts, "", 1);
+    return !x->texts.failed && rungi_array_push(&x->labels, text);
+}
+
+static rung_status settle_labels(index_state *x)
+{
+    rungi_picture_source *ps = x->ps;
+    size_t labelled = 0, folders = 0, count = ps->places.count;
+    for (size_t i = 0; i < count; i++) {
+        labelled += x->labels.data[i] != SIZE_MAX;
+        folders += strchr(ps->names.data + ps->places.data[i].name, '/') != NULL;
+    }
+    if (labelled == 0) {
+        x->labels.count = 0;
+        for (size_t i = 0; i < count; i++) {
+            const char *name = ps->names.data + ps->places.data[i].name;
+            RUNG_CHECK(add_name_label(x, name, folders > 0), RUNG_DATA,
+                       "%s, %s: has no label: an entry .cls, a folder named like its class, or a "
+                       "name like 17_CLASS.jpg",
+                       ps->archives.data[ps->places.data[i].archive].path, name);
+        }
+    }
+    for (size_t i = 0; i < count && labelled; i++)
+        RUNG_CHECK(x->labels.data[i] != SIZE_MAX, RUNG_DATA,
+                   "%s, %s: has no label (an entry .cls), others have",
+                   ps->archives.data[ps->places.data[i].archive].path,
+                   ps->names.data + ps->places.data[i].name);
+    return rungi_picture_source_label(ps, rungi_string_text(&x->texts), x->labels.data);
+}
+
+// ---- names with {000000..000009}
+
+// Reads a number of at most 18 digits; returns how many.
+static int take_digits(const char *text, unsigned long long *out)
+{
+    int digits = 0;
+    for (*out = 0; isdigit((unsigned char)text[digits]); digits++) {
+        if (digits == NUMBER_DIGITS_MAX)
+            return 0;
+        *out = *out * 10 + (unsigned long long)(text[digits] - '0');
+    }
+    return digits;
+}
+
+// Reads "{FIRST..LAST}" at `brace`. False when it is none.
+static bool take_range(const char *brace, unsigned long long *first, unsigned long long *last,
+                       int *digits, const char **behind)
+{
+    *digits = take_digits(brace + 1, first);
+    const char *rest = brace + 1 + *digits;
+    if (*digits == 0 || strncmp(rest, "..", 2) != 0)
+        return false;
+    int last_digits = take_digits(rest + 2, last);
+    *behind = rest + 2 + last_digits + 1;
+    return last_digits > 0 && (*behind)[-1] == '}';
+}
+
+static rung_status expand(index_state *x, const char *pattern, int *shards)
+{
+    unsigned long long first, last;
+    int digits;
+    const char *brace = strchr(pattern, '{'), *behind;
+    while (brace && !take_range(brace, &first, &last, &digits, &behind))
+        brace = strchr(brace + 1, '{');
+    if (!brace) {
+        ++*shards;
+        return read_shard(x, pattern);
+    }
+    RUNG_CHECK(first <= last && last - first < SHARDS_MAX, RUNG_CONFIG,
+               "%s: the range {%llu..%llu} must rise, by less than %d", pattern, first, last,
+               SHARDS_MAX);
+    for (unsigned long long i = first; i <= last; i++) {
+        char *one =
+            rungi_text_format("%.*s%0*llu%s", (int)(brace - pattern), pattern, digits, i, behind);
+        rung_status status = one ? expand(x, one, shards)
+                                 : RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for it", pattern);
+        free(one);
+        RUNG_TRY(status);
+    }
+    return RUNG_OK;
+}
+
+// All archives in a folder, by name.
+static rung_status read_folder(index_state *x, const char *path, int *shards)
+{
+    rungi_names names = {0};
+    RUNG_TRY(rungi_fs_list(path, &names));
+    rung_status status = RUNG_OK;
+    for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
+        size_t length = strlen(names.data[i]);
+        if (length < 4 || strcasecmp(names.data[i] + length - 4, ".tar") != 0)
+            continue;
+        char *shard = rungi_path_join(path, names.data[i]);
+        status = shard ? read_shard(x, shard)
+                       : RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its names", path);
+        free(shard);
+        ++*shards;
+    }
+    rungi_names_fini(&names);
+    return status;
+}
+
+static rung_status fill(const char *path, rungi_picture_source *ps)
+{
+    index_state x = {.ps = ps};
+    int shards = 0;
+    rung_status status =
+        rungi_fs_is_folder(path) ? read_folder(&x, path, &shards) : expand(&x, path, &shards);
+    if (status == RUNG_OK && ps->places.count == 0)
+        status =
+            RUNG_FAIL(RUNG_DATA, "%s: holds no pictures in %d archives (files .tar)", path, shards);
+    if (status == RUNG_OK)
+        status = settle_labels(&x);
+    if (status == RUNG_OK)
+        status = rungi_picture_source_finish(ps, path);
+    free(x.key);
+    rungi_string_fini(&x.texts);
+    rungi_array_fini(&x.labels);
+    return status;
+}
+
+rung_status rung_source_tar(rung_context *context, const char *path, rung_source **source_out)
+{
+    (void)context;
+    rungi_picture_source *ps;
+    RUNG_CHECK(path, RUNG_CONFIG, "tar: data.path must name the archives");
+    RUNG_TRY(rungi_picture_source_create("tar", "", &ps));
+    rung_status status = fill(path, ps);
+    rung_source *source = &ps->source;
+    if (status == RUNG_OK)
+        *source_out = source;
+    else
+        rung_source_destroy(&source);
+    return status;
+}
