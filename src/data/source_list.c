@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
 #include "data/picture_source.h"
 #include "formats/csv_read.h"
-#include "formats/file_io.h"
 
 static const size_t LIST_MAX = (size_t)1 << 31;
 
@@ -124,7 +124,7 @@ static rung_status fill(const char *path, rungi_picture_source *ps)
     list l = {.ps = ps};
     char *text = NULL;
     size_t size = 0;
-    rung_status status = rungi_io_read_all(path, LIST_MAX, &text, &size);
+    rung_status status = rungi_fs_read(path, LIST_MAX, &text, &size);
     if (status == RUNG_OK)
         status = rungi_csv_begin(&l.reader, path, text, size);
     if (status == RUNG_OK)

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
 #include "data/picture_source.h"
-#include "formats/file_io.h"
 #include "formats/tar.h"
 
 enum { LABEL_MAX = 1024, SHARDS_MAX = 1 << 20, NUMBER_DIGITS_MAX = 18 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "formats/file_io.h"
+#include "base/file_io.h"
 
 enum { BLOCK = 512, EXTRA_MAX = 1 << 20 };
 
