@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/context.h"
 #include "base/options.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_winograd.h"
