@@ -195,13 +195,15 @@ typedef struct switches {
     rung_layout layout;
     bool fuse;
     rung_kernels kernels;
+    bool winograd;
 } switches;
 
 static void describe(const switches *s, char *out, size_t size)
 {
-    snprintf(out, size, "%s, %s, %s kernels",
+    snprintf(out, size, "%s, %s, %s kernels%s",
              s->layout == RUNG_LAYOUT_PLAIN ? "plain" : "channels last",
-             s->fuse ? "fused" : "not fused", s->kernels == RUNG_KERNELS_OWN ? "own" : "library");
+             s->fuse ? "fused" : "not fused", s->kernels == RUNG_KERNELS_OWN ? "own" : "library",
+             s->winograd ? ", Winograd" : "");
 }
 
 // Trains; returns the largest of the differences over their limits.
@@ -221,7 +223,8 @@ static double train(const fixture *f, const world *w, const switches *s)
                                                    .gradients = true,
                                                    .fuse = s->fuse,
                                                    .layout = s->layout,
-                                                   .kernels = s->kernels},
+                                                   .kernels = s->kernels,
+                                                   .winograd = s->winograd},
                            &plan));
     rung_optimizer *optimizer = make_optimizer(w, f->lr);
     for (int step = 0; step < STEPS; step++) {
@@ -270,8 +273,9 @@ static const switches all[] = {
     {RUNG_LAYOUT_PLAIN, false, RUNG_KERNELS_LIBRARY},
     {RUNG_LAYOUT_PLAIN, true, RUNG_KERNELS_OWN},
 };
+static const switches winograd[] = {{RUNG_LAYOUT_CHANNELS_LAST, true, RUNG_KERNELS_OWN, true}};
 static const switches opposites[] = {
-    {RUNG_LAYOUT_CHANNELS_LAST, true, RUNG_KERNELS_OWN},
+    {RUNG_LAYOUT_CHANNELS_LAST, true, RUNG_KERNELS_OWN, true},
     {RUNG_LAYOUT_PLAIN, false, RUNG_KERNELS_LIBRARY},
 };
 
@@ -298,6 +302,7 @@ static void dlf_cnn(void **state)
 {
     (void)state;
     compare("dlf_cnn", all, PAIRS);
+    compare("dlf_cnn", winograd, 1);
 }
 
 static void resnet18(void **state)

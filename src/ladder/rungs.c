@@ -62,8 +62,8 @@ static bool winograd(const rungi_train_config *c, char *setting, size_t size, ch
 {
     if (c->plan.winograd)
         return say(why, why_size, "the base has it already");
-    if (strcmp(c->model.name, "mlp") == 0)
-        return say(why, why_size, "the model has no convolutions");
+    if (strcmp(c->model.name, "mlp") == 0 || strcmp(c->model.name, "lenet5") == 0)
+        return say(why, why_size, "the model has no 3x3 convolutions");
     if (c->plan.kernels == RUNG_KERNELS_REFERENCE)
         return say(why, why_size, "the base has reference kernels");
     // What it needs it brings along: neither pays much without it.

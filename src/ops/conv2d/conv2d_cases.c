@@ -32,6 +32,14 @@ const rungi_case rungi_conv2d_cases[] = {
     {"depthwise", {RUNGI_IN(2, 8, 5, 5), RUNGI_IN(8, 1, 3, 3), RUNGI_IN(8)}, 3, &depthwise, SUM},
     {"50 channels", {RUNGI_IN(1, 50, 4, 4), RUNGI_IN(50, 50, 3, 3), RUNGI_IN(50)}, 3, &same, SUM},
     {"16 channels", {RUNGI_IN(2, 16, 6, 6), RUNGI_IN(32, 16, 3, 3), RUNGI_IN(32)}, 3, &same, SUM},
+    // Winograd's tiles of 4x4 outputs: one that is larger than the image, odd remainders, no
+    // padding, tails of vectors and panels. conv2d_winograd_test.c has those of many channels.
+    {"5x7", {RUNGI_IN(1, 3, 5, 7), RUNGI_IN(50, 3, 3, 3), RUNGI_IN(50)}, 3, &same, SUM},
+    {"5x7 valid", {RUNGI_IN(3, 17, 5, 7), RUNGI_IN(9, 17, 3, 3), RUNGI_IN(9)}, 3, &valid, SUM},
+    {"3x3 image", {RUNGI_IN(2, 20, 3, 3), RUNGI_IN(24, 20, 3, 3), RUNGI_IN(24)}, 3, &valid, SUM},
+    {"2x3 image", {RUNGI_IN(2, 5, 2, 3), RUNGI_IN(12, 5, 3, 3), RUNGI_IN(12)}, 3, &same, SUM},
+    {"100 channels", {RUNGI_IN(1, 50, 6, 9), RUNGI_IN(100, 50, 3, 3)}, 2, &same, SUM},
+    {"many tiles", {RUNGI_IN(5, 12, 25, 19), RUNGI_IN(16, 12, 3, 3), RUNGI_IN(16)}, 3, &same, SUM},
     {.name = "cnn conv1",
      .in = {RUNGI_IN(64, 3, 32, 32), RUNGI_IN(50, 3, 3, 3), RUNGI_IN(50)},
      .n_in = 3,

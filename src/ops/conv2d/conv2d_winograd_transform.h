@@ -314,8 +314,7 @@ static void wino_output(const rungi_wino_image *image, const float *m, int64_t p
 // Adds parts in a tree: ((0 + 1) + (2 + 3)) + ...
 WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
 {
-    wino_v sum[RUNGI_WINO_PARTS];
-    sum[0] = wino_load(d);
+    wino_v sum[RUNGI_WINO_PARTS] = {wino_load(d)};
     for (int i = 1; i < parts; i++)
         sum[i] = wino_load(d + i * part);
     for (int n = parts / 2; n; n /= 2)
