@@ -224,6 +224,14 @@ RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
 RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
                                      rung_source **source_out);
 
+// Pictures and labels in two .npy files, read into memory: u8 or f32 of [N, H, W], [N, C, H, W] or
+// [N, H, W, C] with 1 to 4 channels; u8, i32 or i64 of [N]. Fields: "image", "label" i64 []. By
+// format and path, the folder's x_train.npy and y_train.npy, or train_images.npy and
+// train_labels.npy; for the test split the same with test or val; for all, images.npy and
+// labels.npy. Errors: those of rung_npy_read; RUNG_MISMATCH, RUNG_DATA.
+RUNG_API rung_status rung_source_npy(rung_context *context, const char *images, const char *labels,
+                                     rung_source **source_out);
+
 // One array of rung_source_arrays: `all` is [count, ...], one sample after the other.
 typedef struct rung_array_field {
     const char *name; // copied

@@ -16,7 +16,7 @@ static const char *const origins[] = {
     NULL,
 };
 static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
-                                      "list", "tar",     NULL};
+                                      "list", "tar",     "npy",      NULL};
 static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
@@ -71,7 +71,9 @@ const rungi_option rungi_data_options[] = {
      .help =
          "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
          "version); or pictures (JPEG, PNG, WebP, PPM): image_folder (a folder for each class), "
-         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives)."},
+         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives); or npy "
+         "(NumPy arrays "
+         "x_train.npy, y_train.npy and so on)."},
     {.key = "data.path",
      .type = RUNGI_OPTION_TEXT,
      RUNGI_AT(rungi_data_config, path),
