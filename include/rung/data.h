@@ -303,6 +303,15 @@ typedef enum rung_transform_kind {
     // A random part of `scale` times the area and of `ratio` width to height, resized to `height` x
     // `width`: 10 tries, then the middle, as torchvision's.
     RUNG_TRANSFORM_RANDOM_RESIZED_CROP,
+    // Brightness, contrast and saturation by factors from 1 - x to 1 + x (not below 0), the hue by
+    // -x to x of the colour wheel, in a random order; on 8-bit pixels. Members that are 0 do
+    // nothing.
+    RUNG_TRANSFORM_COLOR_JITTER,
+    // Grey with `probability`, in as many channels.
+    RUNG_TRANSFORM_RANDOM_GRAYSCALE,
+    // With `probability`, sets a random rectangle of `scale` times the area ({0.02, 0.33}) and of
+    // `ratio` height to width ({0.3, 3.3}) to `value`: 10 tries, else nothing.
+    RUNG_TRANSFORM_RANDOM_ERASING,
 } rung_transform_kind;
 
 // How pixels between pixels are found: the triangle filter, or Keys' cubic with a = -1/2.
@@ -334,13 +343,15 @@ typedef struct rung_transform {
     int height, width;
     int padding;
     rung_crop_padding padding_mode;
-    float probability; // 0 means 0.5; use a negative number for never
+    float probability; // 0 means 0.5 (of grayscale 0.1); use a negative number for never
     int channels;
     float mean[RUNG_MAX_IMAGE_CHANNELS]; // as many as the image has channels
     float std[RUNG_MAX_IMAGE_CHANNELS];
     rung_filter filter;
     double scale[2], ratio[2]; // zeros mean {0.08, 1} and {3/4, 4/3}
     bool keep_orientation;     // leave pictures as the camera stored them
+    float brightness, contrast, saturation, hue;
+    float value;
     // RUNG_TRANSFORM_CUSTOM
     const char *name;         // for messages
     const rung_field *output; // dtype, shape and pixels of the result; NULL: those of the input

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of colour on 8-bit pixels in place, equal in every value to Pillow's (ImageEnhance and its
-// HSV), as torchvision uses them. `channels` is 1 or 3; of grey, saturation and hue change nothing.
+// Changes of colour on 8-bit pixels in place, equal in every value to Pillow's (ImageEnhance and
+// its HSV), as torchvision uses them. `channels` is 1 or 3; of grey, saturation and hue change
+// nothing.
 #ifndef RUNGI_DATA_COLOUR_H
 #define RUNGI_DATA_COLOUR_H
 
