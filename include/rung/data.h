@@ -224,6 +224,14 @@ RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
 RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
                                      rung_source **source_out);
 
+// Pictures and labels in two .npy files, read into memory: u8 or f32 of [N, H, W], [N, C, H, W] or
+// [N, H, W, C] with 1 to 4 channels; u8, i32 or i64 of [N]. Fields: "image", "label" i64 []. By
+// format and path, the folder's x_train.npy and y_train.npy, or train_images.npy and
+// train_labels.npy; for the test split the same with test or val; for all, images.npy and
+// labels.npy. Errors: those of rung_npy_read; RUNG_MISMATCH, RUNG_DATA.
+RUNG_API rung_status rung_source_npy(rung_context *context, const char *images, const char *labels,
+                                     rung_source **source_out);
+
 // One array of rung_source_arrays: `all` is [count, ...], one sample after the other.
 typedef struct rung_array_field {
     const char *name; // copied
@@ -295,6 +303,15 @@ typedef enum rung_transform_kind {
     // A random part of `scale` times the area and of `ratio` width to height, resized to `height` x
     // `width`: 10 tries, then the middle, as torchvision's.
     RUNG_TRANSFORM_RANDOM_RESIZED_CROP,
+    // Brightness, contrast and saturation by factors from 1 - x to 1 + x (not below 0), the hue by
+    // -x to x of the colour wheel, in a random order; on 8-bit pixels. Members that are 0 do
+    // nothing.
+    RUNG_TRANSFORM_COLOR_JITTER,
+    // Grey with `probability`, in as many channels.
+    RUNG_TRANSFORM_RANDOM_GRAYSCALE,
+    // With `probability`, sets a random rectangle of `scale` times the area ({0.02, 0.33}) and of
+    // `ratio` height to width ({0.3, 3.3}) to `value`: 10 tries, else nothing.
+    RUNG_TRANSFORM_RANDOM_ERASING,
 } rung_transform_kind;
 
 // How pixels between pixels are found: the triangle filter, or Keys' cubic with a = -1/2.
@@ -326,13 +343,15 @@ typedef struct rung_transform {
     int height, width;
     int padding;
     rung_crop_padding padding_mode;
-    float probability; // 0 means 0.5; use a negative number for never
+    float probability; // 0 means 0.5 (of grayscale 0.1); use a negative number for never
     int channels;
     float mean[RUNG_MAX_IMAGE_CHANNELS]; // as many as the image has channels
     float std[RUNG_MAX_IMAGE_CHANNELS];
     rung_filter filter;
     double scale[2], ratio[2]; // zeros mean {0.08, 1} and {3/4, 4/3}
     bool keep_orientation;     // leave pictures as the camera stored them
+    float brightness, contrast, saturation, hue;
+    float value;
     // RUNG_TRANSFORM_CUSTOM
     const char *name;         // for messages
     const rung_field *output; // dtype, shape and pixels of the result; NULL: those of the input

@@ -30,6 +30,12 @@ const char *rungi_transform_name(const rung_transform *step)
         return "center_crop";
     case RUNG_TRANSFORM_RANDOM_RESIZED_CROP:
         return "random_resized_crop";
+    case RUNG_TRANSFORM_COLOR_JITTER:
+        return "color_jitter";
+    case RUNG_TRANSFORM_RANDOM_GRAYSCALE:
+        return "random_grayscale";
+    case RUNG_TRANSFORM_RANDOM_ERASING:
+        return "random_erasing";
     case RUNG_TRANSFORM_CUSTOM:
         return step->name ? step->name : "custom";
     }

@@ -138,6 +138,42 @@ static row make_row(const int32_t *columns, int width)
     return r;
 }
 
+// Interleaved bytes of three channels, next to each other in the result (in either direction), to
+// floats: the way of pictures, done by pixels instead of by planes.
+static bool takes_pixels(const rungi_fused *fused, const row *r)
+{
+    return fused->in.dtype == RUNG_U8 && fused->out.dtype == RUNG_F32 && fused->in_channels == 3 &&
+           fused->pixel_stride == 3 && (r->step == 3 || r->step == -3);
+}
+
+static void run_pixels(const rungi_fused *fused, row *r, const int32_t *rows, const uint8_t *in,
+                       float *out)
+{
+    size_t width = (size_t)r->width, plane = (size_t)fused->out_height * width;
+    const float *restrict red = fused->table[0], *restrict green = fused->table[1],
+                          *restrict blue = fused->table[2];
+    for (int y = 0; y < fused->out_height; y++) {
+        float *restrict to = out + (size_t)y * width;
+        r->filled_by = rows[y] < 0 ? -1 - rows[y] : -1;
+        for (int c = 0; c < 3; c++)
+            if (r->filled_by >= 0) {
+                fill_row(fused, c, r, 0, r->width, to + (size_t)c * plane);
+            } else {
+                fill_row(fused, c, r, 0, r->begin, to + (size_t)c * plane);
+                fill_row(fused, c, r, r->end, r->width, to + (size_t)c * plane);
+            }
+        if (r->filled_by >= 0)
+            continue;
+        const uint8_t *restrict from =
+            in + (size_t)rows[y] * fused->row_stride + (size_t)r->columns[r->begin];
+        for (int x = r->begin; x < r->end; x++, from += r->step) {
+            to[x] = red[from[0]];
+            to[plane + (size_t)x] = green[from[1]];
+            to[2 * plane + (size_t)x] = blue[from[2]];
+        }
+    }
+}
+
 size_t rungi_fused_scratch(const rungi_fused *fused)
 {
     return (size_t)(fused->out_height + fused->out_width) * sizeof(int32_t);
@@ -157,6 +193,10 @@ void rungi_fused_apply(const rungi_fused *fused, const rung_sample *sample, cons
     row r = make_row(column_map, width);
     size_t in_size = rung_dtype_size(fused->in.dtype), out_size = rung_dtype_size(fused->out.dtype);
     size_t plane = (size_t)height * (size_t)width * out_size;
+    if (takes_pixels(fused, &r)) {
+        run_pixels(fused, &r, row_map, in, out);
+        return;
+    }
     for (int c = 0; c < fused->out_channels; c++) {
         char *to = (char *)out + (size_t)c * plane;
         if (fused->repeats_first[c]) {

@@ -12,7 +12,9 @@ bool rungi_picture_only(const rung_transform *step)
 {
     return step->kind == RUNG_TRANSFORM_DECODE || step->kind == RUNG_TRANSFORM_RESIZE ||
            step->kind == RUNG_TRANSFORM_CENTER_CROP ||
-           step->kind == RUNG_TRANSFORM_RANDOM_RESIZED_CROP;
+           step->kind == RUNG_TRANSFORM_RANDOM_RESIZED_CROP ||
+           step->kind == RUNG_TRANSFORM_COLOR_JITTER ||
+           step->kind == RUNG_TRANSFORM_RANDOM_GRAYSCALE;
 }
 
 bool rungi_picture_takes(const rung_transform *step)
@@ -137,6 +139,22 @@ static rung_status add_decode(rungi_picture *picture, const rung_transform *step
     return RUNG_OK;
 }
 
+static rung_status check_colour(const rungi_picture *picture, const rung_transform *step)
+{
+    const float amounts[] = {step->brightness, step->contrast, step->saturation, step->hue};
+    RUNG_CHECK(picture->channels == 1 || picture->channels == 3, RUNG_MISMATCH,
+               "%s: field %s has %d channels, must have 1 or 3", rungi_transform_name(step),
+               picture->in.name, picture->channels);
+    for (int i = 0; i < 4; i++)
+        RUNG_CHECK(amounts[i] >= 0 && amounts[i] <= (i == 3 ? 0.5f : 1e6f), RUNG_INVALID,
+                   "color_jitter: %s is %g, must be 0 %s",
+                   (const char *[]){"brightness", "contrast", "saturation", "hue"}[i],
+                   (double)amounts[i], i == 3 ? "to 0.5" : "or more");
+    RUNG_CHECK(step->probability <= 1, RUNG_INVALID, "%s: probability is %g, must be at most 1",
+               rungi_transform_name(step), (double)step->probability);
+    return RUNG_OK;
+}
+
 rung_status rungi_picture_add(rungi_picture *picture, const rung_transform *step, uint32_t stream)
 {
     rung_transform kept = *step;
@@ -156,6 +174,10 @@ rung_status rungi_picture_add(rungi_picture *picture, const rung_transform *step
         break;
     case RUNG_TRANSFORM_RANDOM_CROP:
         RUNG_TRY(add_random_crop(picture, step));
+        break;
+    case RUNG_TRANSFORM_COLOR_JITTER:
+    case RUNG_TRANSFORM_RANDOM_GRAYSCALE:
+        RUNG_TRY(check_colour(picture, step));
         break;
     case RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP:
         RUNG_CHECK(step->probability <= 1, RUNG_INVALID,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/colour.h"
 #include "data/fused.h"
 #include "data/picture.h"
 #include "data/sample.h"
@@ -271,6 +272,52 @@ static rungi_rect choose_part(const rung_transform *step, const rung_random *ran
     return part;
 }
 
+// From 1 - amount, but not below 0, to 1 + amount.
+static float draw_factor(const rung_random *random, uint64_t index, float amount)
+{
+    double low = amount < 1 ? 1 - (double)amount : 0, high = 1 + (double)amount;
+    return (float)(low + (high - low) * rung_random_uniform(random, index));
+}
+
+static rung_status run_jitter(look *l, const rung_transform *step, const rung_random *random)
+{
+    RUNG_TRY(settle(l, no_padding, false));
+    uint8_t *pixels = l->worker->blocks[l->block].data;
+    size_t count = (size_t)l->rect.width * (size_t)l->rect.height;
+    int channels = l->picture->channels, order[4] = {0, 1, 2, 3};
+    uint64_t next = 4; // 0 to 3 are the factors
+    for (int i = 3; i > 0; i--) {
+        int other = (int)rung_random_below(random, i + 1, &next), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (order[i] == 0 && step->brightness > 0)
+            rungi_colour_brightness(pixels, count, channels,
+                                    draw_factor(random, 0, step->brightness));
+        else if (order[i] == 1 && step->contrast > 0)
+            rungi_colour_contrast(pixels, count, channels, draw_factor(random, 1, step->contrast));
+        else if (order[i] == 2 && step->saturation > 0)
+            rungi_colour_saturation(pixels, count, channels,
+                                    draw_factor(random, 2, step->saturation));
+        else if (order[i] == 3 && step->hue > 0)
+            rungi_colour_hue(pixels, count, channels,
+                             (double)step->hue * (2 * rung_random_uniform(random, 3) - 1));
+    }
+    return RUNG_OK;
+}
+
+static rung_status run_grayscale(look *l, const rung_transform *step, const rung_random *random)
+{
+    double probability = step->probability == 0 ? 0.1 : (double)step->probability;
+    if (rung_random_uniform(random, 0) >= probability)
+        return RUNG_OK;
+    RUNG_TRY(settle(l, no_padding, false));
+    rungi_colour_grey(l->worker->blocks[l->block].data,
+                      (size_t)l->rect.width * (size_t)l->rect.height, l->picture->channels);
+    return RUNG_OK;
+}
+
 static rung_status run_step(look *l, const rungi_picture_step *s, const rung_sample *sample)
 {
     rung_random random = rungi_random_stream(&sample->random, s->stream);
@@ -282,6 +329,10 @@ static rung_status run_step(look *l, const rungi_picture_step *s, const rung_sam
         return run_center_crop(l, step);
     case RUNG_TRANSFORM_RANDOM_CROP:
         return run_random_crop(l, step, &random);
+    case RUNG_TRANSFORM_COLOR_JITTER:
+        return run_jitter(l, step, &random);
+    case RUNG_TRANSFORM_RANDOM_GRAYSCALE:
+        return run_grayscale(l, step, &random);
     case RUNG_TRANSFORM_RANDOM_RESIZED_CROP: {
         rungi_rect part = choose_part(step, &random, width_of(l), height_of(l));
         crop(l, part.x, part.y, part.width, part.height);

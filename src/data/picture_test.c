@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/context.h"
+#include "data/colour.h"
 #include "data/resample.h"
 #include "data/sample.h"
 #include "data/transform.h"
@@ -354,6 +355,118 @@ static void floats_and_grey(void **state)
     free(f.data);
 }
 
+// The steps one by one, by the same draws; of grey too.
+static void colour_steps(void **state)
+{
+    (void)state;
+    static plain image, small;
+    static uint8_t got[3 * 24 * 24];
+    const rung_transform steps[] = {{.kind = RUNG_TRANSFORM_RESIZE, .height = 24, .width = 24},
+                                    {.kind = RUNG_TRANSFORM_COLOR_JITTER,
+                                     .brightness = 0.4f,
+                                     .contrast = 1.5f,
+                                     .saturation = 0.3f,
+                                     .hue = 0.2f},
+                                    {.kind = RUNG_TRANSFORM_RANDOM_GRAYSCALE, .probability = 0.3f}};
+    static const double low[3] = {0.6, 0, 0.7}, high[3] = {1.4, 2.5, 1.3};
+    int orders[4][4] = {0}, greys = 0;
+    for (int64_t index = 0; index < 300; index++) {
+        file f = read_file(names[index % NAMES]);
+        assert_ok(apply(&file_field, steps, 3, index, f.data, f.size, got, NULL));
+        plain_decode(&f, &image);
+        plain_resize(&image, 24, 24, &small);
+        rung_random random = stream_of(index, RUNG_TRANSFORM_COLOR_JITTER, 0);
+        double factors[4];
+        for (uint64_t i = 0; i < 4; i++)
+            factors[i] = rung_random_uniform(&random, i);
+        int order[4] = {0, 1, 2, 3};
+        uint64_t next = 4;
+        for (int i = 3; i > 0; i--) {
+            int other = (int)rung_random_below(&random, i + 1, &next), kept = order[i];
+            order[i] = order[other];
+            order[other] = kept;
+        }
+        for (int i = 0; i < 4; i++) {
+            int kind = order[i];
+            orders[kind][i]++;
+            // Amounts are floats: their sums too.
+            double a = (double)(kind == 0   ? steps[1].brightness
+                                : kind == 1 ? steps[1].contrast
+                                            : steps[1].saturation);
+            double from = a < 1 ? 1 - a : 0, to = 1 + a;
+            float factor = (float)(from + (to - from) * factors[kind]);
+            if (kind < 3)
+                assert_true(factor >= (float)low[kind] - 1e-5f &&
+                            factor <= (float)high[kind] + 1e-5f);
+            if (kind == 0)
+                rungi_colour_brightness(small.pixels, 576, 3, factor);
+            else if (kind == 1)
+                rungi_colour_contrast(small.pixels, 576, 3, factor);
+            else if (kind == 2)
+                rungi_colour_saturation(small.pixels, 576, 3, factor);
+            else
+                rungi_colour_hue(small.pixels, 576, 3, (double)steps[1].hue * (2 * factors[3] - 1));
+        }
+        random = stream_of(index, RUNG_TRANSFORM_RANDOM_GRAYSCALE, 0);
+        if (rung_random_uniform(&random, 0) < (double)0.3f) {
+            rungi_colour_grey(small.pixels, 576, 3);
+            greys++;
+        }
+        assert_planes(&small, got, "colours", index);
+        free(f.data);
+    }
+    for (int kind = 0; kind < 4; kind++)
+        for (int i = 0; i < 4; i++)
+            assert_in_range(orders[kind][i], 45, 105); // 75 each; 4 deviations
+    assert_in_range(greys, 58, 122);
+}
+
+// Rectangles of the asked size, somewhere, of zeros; the rest is untouched.
+static void erasing(void **state)
+{
+    (void)state;
+    enum { H = 40, W = 30 };
+    static float in[2 * H * W], out[2 * H * W];
+    rung_field field = {"image", RUNG_F32, RUNG_SHAPE(2, H, W), RUNG_PIXELS_CHW};
+    const rung_transform step = {.kind = RUNG_TRANSFORM_RANDOM_ERASING, .value = -2};
+    int erased = 0, places[2] = {0};
+    for (int i = 0; i < 2 * H * W; i++)
+        in[i] = (float)i + 1;
+    for (int64_t index = 0; index < 400; index++) {
+        assert_ok(apply(&field, &step, 1, index, in, 0, out, NULL));
+        int top = H, bottom = -1, left = W, right = -1, count = 0;
+        for (int y = 0; y < H; y++)
+            for (int x = 0; x < W; x++) {
+                float a = out[y * W + x], b = out[(H + y) * W + x];
+                if (a != -2) {
+                    assert_true(a == in[y * W + x] && b == in[(H + y) * W + x]);
+                    continue;
+                }
+                assert_true(b == -2);
+                count++;
+                top = y < top ? y : top;
+                bottom = y > bottom ? y : bottom;
+                left = x < left ? x : left;
+                right = x > right ? x : right;
+            }
+        if (count == 0)
+            continue;
+        erased++;
+        int h = bottom - top + 1, w = right - left + 1;
+        assert_int_equal(count, h * w);
+        assert_true(h < H && w < W);
+        // Sides are rounded: half a pixel each way.
+        double area = (double)H * W;
+        assert_true((h + 0.5) * (w + 0.5) >= 0.02 * area && (h - 0.5) * (w - 0.5) <= 0.33 * area);
+        assert_true((h + 0.5) / (w - 0.5) >= 0.3 && (h - 0.5) / (w + 0.5) <= 3.3);
+        places[0] += top < H - 1 - bottom;
+        places[1] += left < W - 1 - right;
+    }
+    assert_in_range(erased, 150, 250);
+    assert_in_range(places[0], erased / 4, erased * 3 / 4);
+    assert_in_range(places[1], erased / 4, erased * 3 / 4);
+}
+
 static rung_status compile(const rung_field *field, const rung_transform *steps, int count)
 {
     rungi_chain *chain = NULL;
@@ -388,6 +501,10 @@ static void refusals(void **state)
     bad = (rung_transform){
         .kind = RUNG_TRANSFORM_RANDOM_RESIZED_CROP, .height = 3, .width = 3, .scale = {0.5, 0.1}};
     assert_fails(RUNG_INVALID, "scale is 0.5 to 0.1", compile(&file_field, &bad, 1));
+    bad = (rung_transform){.kind = RUNG_TRANSFORM_COLOR_JITTER, .hue = 0.6f};
+    assert_fails(RUNG_INVALID, "hue is 0.6, must be 0 to 0.5", compile(&fixed, &bad, 1));
+    bad = (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_ERASING, .scale = {0.5, 0.1}};
+    assert_fails(RUNG_INVALID, "random_erasing: scale is 0.5 to 0.1", compile(&fixed, &bad, 1));
     assert_ok(compile(&fixed, &shorter, 1)); // 8 x 8 becomes 20 x 20
 
     file f = read_file("rgb_420.jpg");
@@ -404,9 +521,14 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_torchvision), cmocka_unit_test(random_resized_crop),
-        cmocka_unit_test(long_chain),          cmocka_unit_test(padding_as_in_fused_pass),
-        cmocka_unit_test(floats_and_grey),     cmocka_unit_test(refusals),
+        cmocka_unit_test(same_as_torchvision),
+        cmocka_unit_test(random_resized_crop),
+        cmocka_unit_test(long_chain),
+        cmocka_unit_test(padding_as_in_fused_pass),
+        cmocka_unit_test(floats_and_grey),
+        cmocka_unit_test(colour_steps),
+        cmocka_unit_test(erasing),
+        cmocka_unit_test(refusals),
     };
     return RUN_TESTS(tests);
 }

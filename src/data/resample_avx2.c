@@ -19,30 +19,38 @@ static int quads_of(const rungi_weights *x)
     return (x->longest + AT_ONCE - 1) / AT_ONCE;
 }
 
+// The table: where each result's pixels begin, in bytes; then `quads_of` quads for each.
+static size_t offsets_size(const rungi_weights *x)
+{
+    return ((size_t)x->count * sizeof(int32_t) + 63) / 64 * 64;
+}
+
 static size_t table_size(const rungi_weights *x)
 {
-    return (size_t)x->count * (size_t)quads_of(x) * sizeof(quad);
+    return offsets_size(x) + (size_t)x->count * (size_t)quads_of(x) * sizeof(quad);
 }
 
 static void prepare(const rungi_weights *x, void *table)
 {
-    int32_t *out = table; // pairs of 16 bits
+    int32_t *offsets = table;
+    int32_t *out = (int32_t *)(void *)((char *)table + offsets_size(x)); // pairs of 16 bits
     for (int i = 0; i < x->count; i++) {
         const int32_t *w = x->weights + (size_t)i * (size_t)x->taps;
+        offsets[i] = 3 * (x->first[i] - x->begin);
         for (int k = 0; k < quads_of(x); k++, w += AT_ONCE)
             for (int part = 0; part < 2; part++)
                 for (int half = 0; half < 2; half++) {
                     uint32_t a = (uint32_t)w[2 * half], b = (uint32_t)w[2 * half + 1];
                     uint32_t pair = part == 0 ? (a >> 8 & 0xffff) | (b >> 8 << 16)
                                               : (a & 0xff) | (b & 0xff) << 16;
-                    for (int lane = 0; lane < 4; lane++)
-                        *out++ = (int32_t)pair;
+                    _mm_store_si128((__m128i *)(void *)out, _mm_set1_epi32((int)pair));
+                    out += 4;
                 }
     }
 }
 
-// The sum for one pixel: red, green, blue and zero, shifted down.
-static inline __m128i sum_pixel(const quad *q, int quads, const uint8_t *from)
+// The sum for one pixel, in two halves that must still be added: red, green, blue and zero.
+static inline __m256i sum_pixel(const quad *q, int quads, const uint8_t *from)
 {
     // Pixels 0 and 1 in the lower half, 2 and 3 in the upper, as 16-bit pairs per channel.
     const __m256i spread =
@@ -57,32 +65,46 @@ static inline __m128i sum_pixel(const quad *q, int quads, const uint8_t *from)
         high = _mm256_add_epi32(high, _mm256_madd_epi16(pixels, wh));
         low = _mm256_add_epi32(low, _mm256_madd_epi16(pixels, wl));
     }
-    __m256i both = _mm256_add_epi32(_mm256_slli_epi32(high, 8), low);
-    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-    return _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(1 << (BITS - 1))), BITS);
+    return _mm256_add_epi32(_mm256_slli_epi32(high, 8), low);
+}
+
+// Two pixels' sums, rounded and shifted down: one in each half.
+static inline __m256i finish_two(__m256i a, __m256i b)
+{
+    __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                                   _mm256_permute2x128_si256(a, b, 0x31));
+    return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(1 << (BITS - 1))), BITS);
 }
 
 // `fixed`: each pixel takes that many quads; 0: as many as its length needs, so that no more than
 // one is read in vain. `quads` is the table's.
-static inline void run_columns(const rungi_weights *x, const quad *table, int quads, int fixed,
+static inline void run_columns(const rungi_weights *x, const void *table, int quads, int fixed,
                                const uint8_t *from, uint8_t *to)
 {
-    const __m128i squeeze = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    // Pixels 0 and 2 lie in the lower half, 1 and 3 in the upper.
+    const __m128i even = _mm_setr_epi8(0, 1, 2, -1, -1, -1, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1);
+    const __m128i odd = _mm_setr_epi8(-1, -1, -1, 0, 1, 2, -1, -1, -1, 4, 5, 6, -1, -1, -1, -1);
+    const int32_t *offsets = table;
+    const quad *q = (const quad *)(const void *)((const char *)table + offsets_size(x));
     int i = 0;
-    for (; i + AT_ONCE <= x->count; i += AT_ONCE, to += 3 * AT_ONCE) {
-        __m128i p[AT_ONCE];
+    for (; i + AT_ONCE <= x->count; i += AT_ONCE, to += 3 * AT_ONCE, q += AT_ONCE * quads) {
+        __m256i p[AT_ONCE];
         for (int j = 0; j < AT_ONCE; j++)
-            p[j] = sum_pixel(table + (size_t)(i + j) * (size_t)quads,
-                             fixed ? fixed : (x->length[i + j] + AT_ONCE - 1) / AT_ONCE,
-                             from + 3 * (size_t)(x->first[i + j] - x->begin));
-        __m128i packed = _mm_packus_epi16(_mm_packs_epi32(p[0], p[1]), _mm_packs_epi32(p[2], p[3]));
-        _mm_storeu_si128((__m128i *)(void *)to, _mm_shuffle_epi8(packed, squeeze));
+            p[j] =
+                sum_pixel(q + j * quads, fixed ? fixed : (x->length[i + j] + AT_ONCE - 1) / AT_ONCE,
+                          from + offsets[i + j]);
+        __m256i words = _mm256_packs_epi32(finish_two(p[0], p[1]), finish_two(p[2], p[3]));
+        __m256i bytes = _mm256_packus_epi16(words, words);
+        __m128i packed = _mm_or_si128(_mm_shuffle_epi8(_mm256_castsi256_si128(bytes), even),
+                                      _mm_shuffle_epi8(_mm256_extracti128_si256(bytes, 1), odd));
+        _mm_storeu_si128((__m128i *)(void *)to, packed);
     }
-    for (; i < x->count; i++, to += 3) {
-        __m128i p = sum_pixel(table + (size_t)i * (size_t)quads,
-                              fixed ? fixed : (x->length[i] + AT_ONCE - 1) / AT_ONCE,
-                              from + 3 * (size_t)(x->first[i] - x->begin));
-        uint32_t pixel = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(p, p), p));
+    for (; i < x->count; i++, to += 3, q += quads) {
+        __m256i p =
+            sum_pixel(q, fixed ? fixed : (x->length[i] + AT_ONCE - 1) / AT_ONCE, from + offsets[i]);
+        __m128i words = _mm256_castsi256_si128(finish_two(p, p));
+        words = _mm_packs_epi32(words, words);
+        uint32_t pixel = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(words, words));
         memcpy(to, &pixel, 3);
     }
 }

@@ -173,6 +173,39 @@ static rung_status open_list(rung_context *context, const char *path, const char
     return open_part(context, path, split, train, test, rung_source_list, out);
 }
 
+// Of the pairs in a folder, the first whose pictures are there.
+static rung_status open_npy(rung_context *context, const char *path, const char *split,
+                            rung_source **out)
+{
+    static const struct {
+        const char *split, *images, *labels;
+    } pairs[] = {
+        {"train", "x_train.npy", "y_train.npy"}, {"train", "train_images.npy", "train_labels.npy"},
+        {"test", "x_test.npy", "y_test.npy"},    {"test", "test_images.npy", "test_labels.npy"},
+        {"test", "x_val.npy", "y_val.npy"},      {"test", "val_images.npy", "val_labels.npy"},
+        {"all", "images.npy", "labels.npy"},
+    };
+    RUNG_TRY(check_split("npy", split));
+    size_t length = strlen(path);
+    RUNG_CHECK(length < 4 || strcmp(path + length - 4, ".npz") != 0, RUNG_UNSUPPORTED,
+               "%s: .npz archives are not read yet: unzip it, and give the folder", path);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char *images = rungi_path_join(path, pairs[i].images);
+        char *labels = rungi_path_join(path, pairs[i].labels);
+        bool found =
+            images && labels && strcmp(split, pairs[i].split) == 0 && rungi_fs_exists(images);
+        rung_status status = found ? rung_source_npy(context, images, labels, out) : RUNG_OK;
+        free(images);
+        free(labels);
+        if (found)
+            return status;
+    }
+    const char *wanted = strcmp(split, "all") == 0 ? "images.npy"
+                         : is_test(split)          ? "x_test.npy or test_images.npy"
+                                                   : "x_train.npy or train_images.npy";
+    return RUNG_FAIL(RUNG_NOT_FOUND, "%s: has no %s (see data.format npy)", path, wanted);
+}
+
 typedef struct format_entry {
     const char *name;
     rung_status (*open)(rung_context *context, const char *path, const char *split,
@@ -181,9 +214,13 @@ typedef struct format_entry {
 } format_entry;
 
 static const format_entry formats[] = {
-    {"idx", open_idx, false},           {"cifar10", open_cifar10, false},
-    {"cifar100", open_cifar100, false}, {"image_folder", open_image_folder, true},
-    {"list", open_list, true},          {"tar", open_tar, true},
+    {"idx", open_idx, false},
+    {"cifar10", open_cifar10, false},
+    {"cifar100", open_cifar100, false},
+    {"image_folder", open_image_folder, true},
+    {"list", open_list, true},
+    {"tar", open_tar, true},
+    {"npy", open_npy, true},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 

@@ -3,6 +3,7 @@
 // Sources of pictures as files: folders, lists, tar archives; names of all kinds; what is missing,
 // cut or changed. The archives are made by tar(1) or here.
 #include "data_testing.h"
+#include "rung/npy.h"
 
 #define IMAGES RUNG_SOURCE_DIR "/tests/fixtures/images/"
 
@@ -496,6 +497,65 @@ static void cut_file_is_named(void **state)
     rung_source_destroy(&source);
 }
 
+static void put_array(const char *name, rung_dtype dtype, rung_shape shape, const void *data)
+{
+    rung_view view = {dtype, shape, (void *)(uintptr_t)data};
+    assert_ok(rung_npy_write(test_path(&folder, name), &view));
+}
+
+static void arrays_in_files(void **state)
+{
+    (void)state;
+    rung_source *source;
+    static uint8_t pixels[4 * 5 * 6 * 3];
+    static const int32_t labels[4] = {2, 0, 1, 2};
+    static const int64_t bad[4] = {0, -1, 2, 3};
+    for (size_t i = 0; i < sizeof pixels; i++)
+        pixels[i] = (uint8_t)(i * 7);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", test_path(&folder, "np"));
+    mkdir(path, 0777);
+    assert_fails(RUNG_NOT_FOUND, "has no x_train.npy or train_images.npy",
+                 rung_source_open(context, "npy", path, "train", &source));
+    put_array("np/x_train.npy", RUNG_U8, RUNG_SHAPE(4, 5, 6, 3), pixels);
+    put_array("np/y_train.npy", RUNG_I32, RUNG_SHAPE(4), labels);
+    put_array("np/test_images.npy", RUNG_U8, RUNG_SHAPE(4, 5, 18), pixels);
+    put_array("np/test_labels.npy", RUNG_U8, RUNG_SHAPE(4), "\0\1\0\1");
+    assert_ok(rung_source_open(context, "npy", path, "train", &source));
+    assert_int_equal(source->count, 4);
+    assert_int_equal(source->class_count, 3);
+    assert_int_equal(source->fields[0].pixels, RUNG_PIXELS_HWC);
+    uint8_t one[5 * 6 * 3];
+    int64_t label;
+    rung_view views[2] = {{RUNG_U8, RUNG_SHAPE(5, 6, 3), one}, {RUNG_I64, RUNG_SCALAR, &label}};
+    assert_ok(source->read(source->self, NULL, &(rung_sample){.index = 3}, views));
+    assert_memory_equal(one, pixels + 3 * sizeof one, sizeof one);
+    assert_int_equal(label, 2);
+    rung_source_destroy(&source);
+    assert_ok(rung_source_open(context, "npy", path, "test", &source));
+    assert_true(rung_shape_equal(&source->fields[0].shape, &RUNG_SHAPE(1, 5, 18)));
+    assert_int_equal(source->class_count, 2);
+    rung_source_destroy(&source);
+
+    put_array("np/y_train.npy", RUNG_I32, RUNG_SHAPE(3), labels);
+    assert_fails(RUNG_DATA, "has 3 labels, ",
+                 rung_source_open(context, "npy", path, "train", &source));
+    put_array("np/y_train.npy", RUNG_I64, RUNG_SHAPE(4), bad);
+    assert_fails(RUNG_DATA, "label -1 of picture 1 is no class",
+                 rung_source_open(context, "npy", path, "train", &source));
+    put_array("np/y_train.npy", RUNG_F32, RUNG_SHAPE(4), labels);
+    assert_fails(RUNG_MISMATCH, "holds f32: labels are whole numbers",
+                 rung_source_open(context, "npy", path, "train", &source));
+    put_array("np/x_train.npy", RUNG_U8, RUNG_SHAPE(4, 3, 6, 3), pixels);
+    assert_fails(RUNG_MISMATCH, "has shape [4, 3, 6, 3]: pictures are",
+                 rung_source_open(context, "npy", path, "train", &source));
+    put_array("np/x_train.npy", RUNG_I32, RUNG_SHAPE(4, 3, 6), pixels);
+    assert_fails(RUNG_MISMATCH, "holds i32: pictures are u8",
+                 rung_source_open(context, "npy", path, "train", &source));
+    assert_fails(RUNG_UNSUPPORTED, "unzip it",
+                 rung_source_open(context, "npy", "a.npz", "train", &source));
+}
+
 // C67, skipped: the same batches for any number of workers, the others in their order, and told
 // once.
 typedef struct told {
@@ -631,6 +691,7 @@ int main(void)
         cmocka_unit_test(bad_archives),
         cmocka_unit_test(same_bits_for_any_workers),
         cmocka_unit_test(cut_file_is_named),
+        cmocka_unit_test(arrays_in_files),
         cmocka_unit_test(skipped_samples),
         cmocka_unit_test(too_many_bad),
     };

@@ -2,8 +2,10 @@
 #include "data/transform.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "data/erase.h"
 #include "data/fused.h"
 #include "data/picture.h"
 #include "data/sample.h"
@@ -11,8 +13,9 @@
 
 // One pass over a sample: a run of built-in steps, or one custom step.
 typedef struct stage {
-    rungi_picture *picture; // of these three one counts:
+    rungi_picture *picture; // of these four one counts:
     rungi_fused *fused;
+    rungi_erase *erase;
     rung_transform step; // custom
     uint32_t stream;
     rung_field in, out;
@@ -149,6 +152,16 @@ static rung_status end_chain(rungi_chain *chain, open_stage *open, rung_field *c
     return RUNG_OK;
 }
 
+static rung_status add_erase(rungi_chain *chain, const rung_field *in, const rung_transform *step,
+                             uint32_t stream)
+{
+    stage *s = add_stage(chain, in);
+    s->erase = calloc(1, sizeof *s->erase);
+    RUNG_CHECK(s->erase, RUNG_NO_MEMORY, "no memory for transforms");
+    s->out = *in;
+    return rungi_erase_init(s->erase, in, step, stream);
+}
+
 static rung_status compile(rungi_chain *chain, const rung_field *field, int field_index,
                            const rung_transform *steps, int step_count)
 {
@@ -161,6 +174,11 @@ static rung_status compile(rungi_chain *chain, const rung_field *field, int fiel
         for (int j = 0; j < i; j++)
             earlier += steps[j].kind == steps[i].kind;
         uint32_t stream = (uint32_t)steps[i].kind << 16 | earlier;
+        if (steps[i].kind == RUNG_TRANSFORM_RANDOM_ERASING) {
+            RUNG_TRY(end_chain(chain, &open, &current));
+            RUNG_TRY(add_erase(chain, &current, &steps[i], stream));
+            continue;
+        }
         if (steps[i].kind != RUNG_TRANSFORM_CUSTOM) {
             RUNG_TRY(add_builtin(chain, &current, &steps[i], stream, &open));
             continue;
@@ -209,6 +227,7 @@ void rungi_chain_destroy(rungi_chain **chain)
     for (int i = 0; i < (*chain)->stage_count; i++) {
         free((*chain)->stages[i].picture);
         free((*chain)->stages[i].fused);
+        free((*chain)->stages[i].erase);
     }
     free((*chain)->stages);
     free(*chain);
@@ -267,9 +286,21 @@ rung_status rungi_chain_apply(const rungi_chain *chain, const rung_sample *sampl
     char *buffers[2] = {memory, memory + rungi_round64(chain->between)};
     void *maps = memory + 2 * rungi_round64(chain->between);
     rung_view from = *in;
+    int last = chain->stage_count - 1; // that makes something new
+    while (last > 0 && chain->stages[last].erase)
+        last--;
     for (int i = 0; i < chain->stage_count; i++) {
         const stage *s = &chain->stages[i];
-        void *to = i + 1 == chain->stage_count ? out : buffers[i % 2];
+        void *to = i >= last ? out : buffers[i % 2];
+        if (s->erase) {
+            if (i == 0) // the source's own memory stays as it is
+                memcpy(to, from.data, rungi_field_bytes(&s->in));
+            else
+                to = from.data;
+            rungi_erase_apply(s->erase, sample, to);
+            from.data = to;
+            continue;
+        }
         if (s->picture)
             RUNG_TRY(rungi_picture_apply(s->picture, &worker->picture, sample, &from, to));
         else if (s->fused)

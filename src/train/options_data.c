@@ -16,7 +16,7 @@ static const char *const origins[] = {
     NULL,
 };
 static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
-                                      "list", "tar",     NULL};
+                                      "list", "tar",     "npy",      NULL};
 static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
@@ -71,7 +71,9 @@ const rungi_option rungi_data_options[] = {
      .help =
          "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
          "version); or pictures (JPEG, PNG, WebP, PPM): image_folder (a folder for each class), "
-         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives)."},
+         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives); or npy "
+         "(NumPy arrays "
+         "x_train.npy, y_train.npy and so on)."},
     {.key = "data.path",
      .type = RUNGI_OPTION_TEXT,
      RUNGI_AT(rungi_data_config, path),
@@ -225,6 +227,44 @@ const rungi_option rungi_data_options[] = {
      .initial = "0",
      .range = "[0, 1]",
      .help = "Probability with which a training image is mirrored left and right."},
+    {.key = "data.color_jitter.brightness",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, jitter_brightness),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help =
+         "Multiplies the brightness of training images by a random factor from 1 - x to 1 + x."},
+    {.key = "data.color_jitter.contrast",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, jitter_contrast),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "The same of contrast."},
+    {.key = "data.color_jitter.saturation",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, jitter_saturation),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "The same of saturation."},
+    {.key = "data.color_jitter.hue",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, jitter_hue),
+     .initial = "0",
+     .range = "[0, 0.5]",
+     .help = "Turns the hue by -x to x of the colour wheel."},
+    {.key = "data.random_grayscale",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, random_grayscale),
+     .initial = "0",
+     .range = "[0, 1]",
+     .help = "Probability with which a training image becomes grey."},
+    {.key = "data.random_erasing",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, random_erasing),
+     .initial = "0",
+     .range = "[0, 1]",
+     .help = "Probability with which a random rectangle of a training image becomes 0, after "
+             "data.normalize."},
     {.key = "data.normalize.mean",
      .type = RUNGI_OPTION_REALS,
      RUNGI_AT(rungi_data_config, mean),

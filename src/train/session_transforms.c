@@ -113,6 +113,20 @@ static rung_status add_moves(list *l, const rungi_data_config *d, bool training)
     return RUNG_OK;
 }
 
+static void add_colours(list *l, const rungi_data_config *d)
+{
+    if (d->jitter_brightness > 0 || d->jitter_contrast > 0 || d->jitter_saturation > 0 ||
+        d->jitter_hue > 0)
+        add(l, (rung_transform){.kind = RUNG_TRANSFORM_COLOR_JITTER,
+                                .brightness = (float)d->jitter_brightness,
+                                .contrast = (float)d->jitter_contrast,
+                                .saturation = (float)d->jitter_saturation,
+                                .hue = (float)d->jitter_hue});
+    if (d->random_grayscale > 0)
+        add(l, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_GRAYSCALE,
+                                .probability = (float)d->random_grayscale});
+}
+
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out)
 {
@@ -134,6 +148,8 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
     if (training && d->random_flip > 0)
         add(&l, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP,
                                  .probability = (float)d->random_flip});
+    if (training)
+        add_colours(&l, d);
     if (d->repeat_channels)
         add(&l, (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS,
                                  .channels = (int)d->repeat_channels});
@@ -145,6 +161,9 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
             t->std[i] = (float)d->std.data[i];
         }
     }
+    if (training && d->random_erasing > 0)
+        add(&l, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_ERASING,
+                                 .probability = (float)d->random_erasing});
     *count_out = l.count;
     return RUNG_OK;
 }

@@ -49,6 +49,8 @@ typedef struct rungi_data_config {
     rungi_reals random_resized_scale, random_resized_ratio;
     rungi_ints random_crop_size; // the same
     rung_crop_padding random_crop_mode;
+    double jitter_brightness, jitter_contrast, jitter_saturation, jitter_hue;
+    double random_grayscale, random_erasing;
     rungi_bad_sample on_bad_sample;
     double bad_sample_limit;
     rungi_ints pad;              // height, width; or none
