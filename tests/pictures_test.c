@@ -112,6 +112,27 @@ static void trains_and_predicts(void **state)
     rung_context_destroy(&context);
 }
 
+static void banner_tells_kinds(void **state)
+{
+    training_log lines;
+    rung_context *context = training_context(&lines);
+    const char *data = test_path(*state, "data");
+    char yaml[1024], *text;
+    write_set(data);
+    configure(data, yaml, sizeof yaml);
+    const char *overrides[] = {"data.exif_rotation=false", NULL};
+    rung_config *config = training_config(context, yaml, overrides);
+    rung_trainer *trainer;
+    assert_ok(rung_trainer_create(context, config, NULL, &trainer));
+    assert_ok(rung_trainer_banner(trainer, &text));
+    assert_non_null(strstr(text, "\npictures   60 of 60 looked at: 60 RGB; to 3 channels, exif "
+                                 "rotation off\n"));
+    free(text);
+    rung_trainer_destroy(&trainer);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
 static rung_status try_run(rung_context *context, void *folder, const char *yaml,
                            const char *override)
 {
@@ -205,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(trains_and_predicts),
+        IN_FOLDER(banner_tells_kinds),
         IN_FOLDER(refusals),
         IN_FOLDER(skips_bad_samples),
     };

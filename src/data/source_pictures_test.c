@@ -2,6 +2,7 @@
 // ctest-labels: threads
 // Sources of pictures as files: folders, lists, tar archives; names of all kinds; what is missing,
 // cut or changed. The archives are made by tar(1) or here.
+#include "data/survey.h"
 #include "data_testing.h"
 #include "rung/npy.h"
 
@@ -556,6 +557,38 @@ static void arrays_in_files(void **state)
                  rung_source_open(context, "npy", "a.npz", "train", &source));
 }
 
+// C69, C71: what the start tells of the kinds.
+static void surveys(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "images/rgb_420.jpg",  "images/grey.jpg",     "images/cmyk.jpg",
+        "images/alpha.webp",   "images/exif_6.jpg",   "images/exif_bad.jpg",
+        "formats/palette.png", "formats/rgb16.png",   "formats/grey_alpha.png",
+        "formats/p5.pgm",      "formats/p6_1000.ppm", "images/exif_9.png"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[64], fixture[64];
+        snprintf(fixture, sizeof fixture, "../%s", files[i]);
+        snprintf(name, sizeof name, "v/k/%02d%s", (int)i, strrchr(files[i], '.'));
+        put(fixture, name);
+    }
+    put_text("v/k/99.jpg", "no picture");
+    rung_source *source;
+    rungi_survey survey;
+    rungi_string text = {0};
+    assert_ok(rung_source_image_folder(context, test_path(&folder, "v"), &source));
+    assert_ok(rungi_survey_run(source, 1000, &survey));
+    rungi_survey_text(&survey, source->count, &text);
+    assert_string_equal(text.data,
+                        "13 of 13 looked at: 6 RGB, 2 grey, 1 grey with alpha, 1 RGBA, 1 palette, "
+                        "1 CMYK, 2 of 16 bits, 1 turned by the camera's note, 2 with a damaged "
+                        "note, 1 unreadable");
+    assert_ok(rungi_survey_run(source, 4, &survey)); // each third
+    assert_int_equal(survey.seen, 4);
+    rungi_string_fini(&text);
+    rung_source_destroy(&source);
+}
+
 // C67, skipped: the same batches for any number of workers, the others in their order, and told
 // once.
 typedef struct told {
@@ -692,6 +725,7 @@ int main(void)
         cmocka_unit_test(same_bits_for_any_workers),
         cmocka_unit_test(cut_file_is_named),
         cmocka_unit_test(arrays_in_files),
+        cmocka_unit_test(surveys),
         cmocka_unit_test(skipped_samples),
         cmocka_unit_test(too_many_bad),
     };

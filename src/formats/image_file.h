@@ -22,10 +22,22 @@ typedef enum rungi_image_kind {
     RUNGI_IMAGE_PNM,
 } rungi_image_kind;
 
+typedef enum rungi_colour {
+    RUNGI_COLOUR_RGB,
+    RUNGI_COLOUR_GREY,
+    RUNGI_COLOUR_GREY_ALPHA,
+    RUNGI_COLOUR_RGBA,
+    RUNGI_COLOUR_PALETTE,
+    RUNGI_COLOUR_CMYK, // and YCCK
+    RUNGI_COLOUR_COUNT
+} rungi_colour;
+
 typedef struct rungi_image_info {
     rungi_image_kind kind;
     int width, height;    // as seen
     int channels;         // 1 or 3: what the file holds, without transparency
+    rungi_colour colour;  // in full
+    bool deep;            // samples of more than 8 bits
     int orientation;      // EXIF: 1 ... 8; 1 when there is none
     bool bad_orientation; // there is one, but damaged: taken for none
 } rungi_image_info;

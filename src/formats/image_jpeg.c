@@ -265,6 +265,9 @@ rung_status rungi_jpeg_begin(rungi_jpeg *jpeg, const unsigned char *data, size_t
     info->width = (int)c->image_width;
     info->height = (int)c->image_height;
     info->channels = c->num_components == 1 ? 1 : 3;
+    info->colour = c->num_components == 1   ? RUNGI_COLOUR_GREY
+                   : c->num_components == 4 ? RUNGI_COLOUR_CMYK
+                                            : RUNGI_COLOUR_RGB;
     find_orientation(data, size, info);
     return RUNG_OK;
 }

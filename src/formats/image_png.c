@@ -132,7 +132,12 @@ rung_status rungi_image_probe_png(const unsigned char *data, size_t size, const 
     RUNG_TRY(rungi_image_check_size(name, width, height));
     info->width = (int)width;
     info->height = (int)height;
+    static const rungi_colour colours[8] = {
+        RUNGI_COLOUR_GREY,       0, RUNGI_COLOUR_RGB,  RUNGI_COLOUR_PALETTE,
+        RUNGI_COLOUR_GREY_ALPHA, 0, RUNGI_COLOUR_RGBA, 0};
     info->channels = data[25] & COLOUR ? 3 : 1;
+    info->colour = colours[data[25] & 7];
+    info->deep = data[24] > 8;
     find_orientation(data, size, info);
     return RUNG_OK;
 }

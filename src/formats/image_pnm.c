@@ -109,6 +109,8 @@ rung_status rungi_image_probe_pnm(const unsigned char *data, size_t size, const 
     info->width = (int)h.width;
     info->height = (int)h.height;
     info->channels = h.channels;
+    info->colour = h.channels == 1 ? RUNGI_COLOUR_GREY : RUNGI_COLOUR_RGB;
+    info->deep = h.maxval > 255;
     info->orientation = 1;
     return RUNG_OK;
 }

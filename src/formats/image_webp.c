@@ -62,6 +62,7 @@ rung_status rungi_image_probe_webp(const unsigned char *data, size_t size, const
     info->width = features.width;
     info->height = features.height;
     info->channels = 3;
+    info->colour = features.has_alpha ? RUNGI_COLOUR_RGBA : RUNGI_COLOUR_RGB;
     find_orientation(data, size, info);
     return RUNG_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/survey.h"
 #include "train/trainer.h"
 
 static rung_status give(rungi_string *text, char **text_out)
@@ -22,6 +23,21 @@ static const char *on_off(bool value)
     return value ? "on" : "off";
 }
 
+// Of pictures as files: their kinds, and what becomes of them.
+static rung_status add_pictures(const rungi_session *s, rungi_string *out)
+{
+    enum { LOOKED_AT = 1000 };
+    rungi_survey survey;
+    if (s->train_source->fields[0].pixels != RUNG_PIXELS_FILE)
+        return RUNG_OK;
+    RUNG_TRY(rungi_survey_run(s->train_source, LOOKED_AT, &survey));
+    rungi_string_add(out, "pictures   ");
+    rungi_survey_text(&survey, s->train_source->count, out);
+    rungi_string_add(out, "; to %" PRId64 " channel%s, exif rotation %s\n", s->c->data.channels,
+                     s->c->data.channels == 1 ? "" : "s", on_off(s->c->data.exif_rotation));
+    return RUNG_OK;
+}
+
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
 {
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
@@ -32,6 +48,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rung_loader_describe(s->train_loader, &info);
     int threads = rung_device_threads(s->device);
     rungi_string out = {0};
+    rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
                      c->model.name, rung_state_param_count(s->state), s->classes);
     rungi_string_add(&out,
@@ -39,6 +56,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
                      " steps an epoch, last batch %" PRId64 "%s\n",
                      s->train_source->name, info.samples_per_epoch, info.batches_per_epoch,
                      info.last_batch, c->data.drop_last ? " (drop_last)" : "");
+    RUNG_TRY_GOTO(fail, add_pictures(s, &out));
     rungi_string_add(&out, "batch      %" PRId64 " samples = 1 device x %" PRId64 "\n",
                      c->data.batch_size, c->data.batch_size);
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
@@ -60,6 +78,9 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     if (t->at.step)
         rungi_string_add(&out, "resumed    after step %" PRId64 "\n", t->at.step);
     return give(&out, text_out);
+fail:
+    rungi_string_fini(&out);
+    return status;
 }
 
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
