@@ -124,6 +124,15 @@ static void wino_pixels(const rungi_wino_image *m, const float *x, const float *
         }
 }
 
+// Asks for a vector of the next tile's pixels while this one's are transformed: tiles lie
+// scattered, and their lines come from memory.
+WINO_INLINE void wino_prefetch(const float *const *next, int count, int64_t c)
+{
+    WINO_UNROLL
+    for (int i = 0; i < count; i++)
+        __builtin_prefetch(next[i] + c);
+}
+
 // ---- input ------------------------------------------------------------------------------------
 
 // Channels [c, c + n) of a tile; n and the lines are constants where they are all.
@@ -143,14 +152,18 @@ static void wino_input(const rungi_wino_image *image, const float *x, const floa
                        rungi_wino_lines lines, float *v)
 {
     const bool all = lines.begin == 0 && lines.end == 6;
-    const float *at[36];
+    const float *tiles[2][36];
+    wino_pixels(image, x, zeros, first, 6, tiles[0]);
     for (int64_t t = 0; t < count; t++) {
-        wino_pixels(image, x, zeros, first + t, 6, at);
+        const float *const *at = tiles[t % 2], **next = tiles[(t + 1) % 2];
+        wino_pixels(image, x, zeros, first + (t + 1 < count ? t + 1 : t), 6, next);
         for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
             int64_t end = rungi_wino_least(image->c, begin + rows->chunk), c = begin;
             float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
-            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES)
+            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES) {
+                wino_prefetch(next + 14, 22, c); // the tile before has the others
                 wino_input_vector(at, c, WINO_LANES, RUNGI_WINO_ALL, to, rows->plane);
+            }
             for (; c < end; c += WINO_LANES, to += WINO_LANES)
                 wino_input_vector(at, c, (int)rungi_wino_least(WINO_LANES, end - c), lines, to,
                                   rows->plane);
@@ -185,10 +198,12 @@ static void wino_gradient(const rungi_wino_image *image, const float *dy, const 
                           float *sums)
 {
     const bool all = lines.begin == 0 && lines.end == 6;
-    const float *at[16];
+    const float *tiles[2][16];
     const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
+    wino_pixels(image, dy, zeros, first, 4, tiles[0]);
     for (int64_t t = 0; t < count; t++) {
-        wino_pixels(image, dy, zeros, first + t, 4, at);
+        const float *const *at = tiles[t % 2], **next = tiles[(t + 1) % 2];
+        wino_pixels(image, dy, zeros, first + (t + 1 < count ? t + 1 : t), 4, next);
         for (int64_t begin = 0; begin < image->c; begin += chunk) {
             int64_t end = rungi_wino_least(image->c, begin + chunk);
             float *to = z + begin / chunk * chunk_stride;
@@ -200,6 +215,7 @@ static void wino_gradient(const rungi_wino_image *image, const float *dy, const 
                 float *place =
                     to + rungi_wino_panel_at(&p, row + t, (int)((o - begin) / WINO_LANES));
                 int n = (int)rungi_wino_least(WINO_LANES, end - o);
+                wino_prefetch(next, 16, o);
                 wino_v sum =
                     all && n == WINO_LANES
                         ? wino_gradient_vector(at, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
