@@ -312,11 +312,16 @@ static void wino_output(const rungi_wino_image *image, const float *m, int64_t p
     const wino_vi mask = (relu ? -1 : 0) - (wino_vi){0};
     for (int64_t t = 0; t < count; t++) {
         wino_tile tile = wino_tile_at(image, y, first + t);
+        wino_tile next = wino_tile_at(image, y, first + (t + 1 < count ? t + 1 : t));
         const float *from = m + t * width;
         int64_t o = begin;
-        for (; o + WINO_LANES <= end; o += WINO_LANES, from += WINO_LANES)
+        for (; o + WINO_LANES <= end; o += WINO_LANES, from += WINO_LANES) {
+            for (int i = 0; i < next.rows; i++)
+                for (int j = 0; j < next.cols; j++)
+                    __builtin_prefetch(next.at + i * next.row + j * next.pixel + o, 1);
             wino_output_vector(from, plane, WINO_LANES, bias ? wino_load(bias + o) : (wino_v){0},
                                mask, &tile, o);
+        }
         if (o < end) {
             int n = (int)(end - o);
             wino_output_vector(from, plane, n, bias ? wino_load_part(bias + o, n) : (wino_v){0},
