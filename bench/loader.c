@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "formats/image_file.h"
+#include "measure/resident.h"
 #include "rung/data.h"
 
 enum { MAX_THREADS = 256 };
@@ -168,19 +169,6 @@ static rung_status run(bench *b, long count)
     return status;
 }
 
-static void print_resident(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
-            break;
-    if (file)
-        fclose(file);
-    printf("%llu\n", kb);
-}
-
 static rung_status serve(bench *b)
 {
     char line[256];
@@ -191,7 +179,7 @@ static rung_status serve(bench *b)
         if (sscanf(line, "run %ld", &count) == 1 && count > 0)
             RUNG_TRY(run(b, count));
         else if (strcmp(line, "rss\n") == 0)
-            print_resident();
+            printf("%llu\n", (unsigned long long)rungi_peak_resident() / 1024);
         else
             return RUNG_FAIL(RUNG_INVALID, "unknown command: %s", line);
         fflush(stdout);
