@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions: the same samples come out of every format, resized pixels are Pillow's, what was
 // begun is taken up, and nothing half-written has the final name.
-#include "data_testing.h"
 #include "formats/crc32c.h"
+#include "group_testing.h"
 #include "rung/convert.h"
 #include "rung/npy.h"
 #include "rung/pack.h"
@@ -10,30 +10,16 @@
 #define IMAGES RUNG_SOURCE_DIR "/tests/fixtures/images/"
 #define NPZ RUNG_SOURCE_DIR "/tests/fixtures/npz/"
 
-static rung_context *context;
-static test_log messages;
-static test_folder folder;
-
-// A folder of pictures: classes owl, ant and bee do not come in the order of bytes when numbered.
+// A folder of pictures of two classes.
 static int set_up(void **state)
 {
-    (void)state;
-    context = test_context(&messages, NULL);
-    test_folder_make(&folder);
+    group_set_up(state);
     char command[2048];
     snprintf(command, sizeof command,
              "cd '%s' && mkdir -p pics/ant pics/bee && cp " IMAGES "rgb_4*.jpg " IMAGES
              "lossy.webp pics/ant && cp " IMAGES "photo.png " IMAGES "grey.jpg pics/bee",
              folder.path);
     return system(command);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    rung_context_destroy(&context);
-    return 0;
 }
 
 typedef struct told {
@@ -375,6 +361,5 @@ int main(void)
         cmocka_unit_test(taken_up),          cmocka_unit_test(bad_samples),
         cmocka_unit_test(refusals),
     };
-    return tests_status(cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down),
-                        sizeof tests / sizeof *tests);
+    return RUN_GROUP(tests, set_up);
 }
