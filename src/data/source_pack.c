@@ -79,7 +79,7 @@ static rung_status read_sample(void *self, void *state, const rung_sample *sampl
     pack_source *s = self;
     const rungi_pack_layout *l = &s->pack.layout;
     const rungi_pack_entry *e = &s->pack.index[sample->index];
-    const uint8_t *data;
+    const uint8_t *data = NULL;
     if (s->pack.tail) {
         RUNG_TRY(read_bytes(s, sample->index, state));
         data = ((rungi_block *)state)->data;
