@@ -34,6 +34,7 @@ static const char script[] =
     "esac\n"
     "loss=1.0; state=same; time=10000; error=1e-6; wait=0.1\n"
     "case $all in *--disturb*) loss=1.00001;; esac\n"
+    "case $all in *--disturb-seed=20*) loss=$JUMP;; esac\n"
     "case $all in *channels_last*) time=5000; loss=1.00002;; esac\n"  // faster, within the envelope
     "case $all in *plan.fuse*) time=$((time / 2)); loss=1.1;; esac\n" // faster and wrong
     "case $all in *kernels=own*) error=1e-3;; esac\n"                 // a wrong gradient
@@ -71,8 +72,8 @@ static void note(void *user, const char *line)
 // What the script is told: NAME=VALUE.
 static void set_variables(const char *const *more)
 {
-    static const char *const initial[] = {"BEST=0.90",   "CORRECT=90", "SEEN=64",
-                                          "FAR_AT=none", "WAIT=0.1",   NULL};
+    static const char *const initial[] = {"BEST=0.90", "CORRECT=90",   "SEEN=64", "FAR_AT=none",
+                                          "WAIT=0.1",  "JUMP=1.00001", NULL};
     const char *const *const all[] = {initial, more};
     for (int i = 0; i < 2; i++)
         for (const char *const *p = all[i]; p && *p; p++) {
@@ -169,6 +170,17 @@ static void each_verdict(void **state)
     end(c);
 }
 
+// Losses outside of the envelope are no proof while a disturbed base may still jump as far: the
+// twentieth does, to a tenth of what the rung `fuse` has.
+static void jumps_widen_the_envelope(void **state)
+{
+    climb *c = climb_with(*state, "[fuse]", (const char *const[]){"JUMP=1.0101", NULL});
+    assert_int_equal(c->status, RUNG_OK);
+    check_rung(c, 1, "fuse", "kept", "envelope", true);
+    assert_non_null(strstr(c->result.rungs[1].gate_detail, "(allowed 1.0e-01)"));
+    end(c);
+}
+
 // Each way in which the best configuration can fail to be confirmed ends with RUNG_GATE, and
 // everything is written all the same.
 static void confirmation_fails(void **state)
@@ -232,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(each_verdict),
+        IN_FOLDER(jumps_widen_the_envelope),
         cmocka_unit_test(confirmation_fails),
         IN_FOLDER(rounds_are_repeated_while_cores_move),
         IN_FOLDER(waiting_is_said),
