@@ -109,7 +109,7 @@ static rung_status read_idx(const char *path, uint32_t magic, idx_file *idx_out)
         goto close_file;
     }
     idx.size = (size_t)expected;
-    idx.bytes = malloc(idx.size);
+    idx.bytes = rungi_memory_source_block(idx.size);
     if (!idx.bytes) {
         status =
             RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its %" PRId64 " bytes", path, expected);
