@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "data/memory_source.h"
 
 enum { BUFFER = 256 << 10 };
 
@@ -177,7 +178,7 @@ bool rungi_datafile_inflate(const rungi_datafile *file, void *out, size_t size)
     size_t length = (size_t)file->size, read = 0, used = 0, made = 0;
     bool whole = false;
     struct libdeflate_decompressor *inflater = libdeflate_alloc_decompressor();
-    unsigned char *packed = malloc(length);
+    unsigned char *packed = rungi_memory_source_block(length);
     while (packed && read < length) {
         ssize_t n = pread(file->fd, packed + read, length - read, (off_t)read);
         if (n <= 0)
