@@ -141,15 +141,22 @@ struct rung_source {
 RUNG_API void rung_source_destroy(rung_source **source);
 
 // Opens a data set by the name of its format (`data.format`): "idx", "cifar10", "cifar100",
-// "image_folder", "list", "tar" or "npy". `path` is its folder. `split` is "train" or "test"; of
-// the last four also "all", for a path that is one split by itself. The caller owns the result.
+// "image_folder", "list", "tar", "npy", "pack", "tokens" or "text". `path` is its folder. `split`
+// is "train" or "test"; of all but the first three also "all", for a path that is one split by
+// itself. The caller owns the result.
 //
 // Of image_folder and tar, the training split is the folder `train` in `path`, or `path` itself
 // without one; the test split is the folder `val` or `test`. Of list, they are train.csv, and
 // val.csv or test.csv (or .tsv), or `path` itself when that is a file. tar also takes one archive
-// or a range of them, shards/name-{000000..000009}.tar. Of npy, see rung_source_npy. Errors:
-// RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split; else
-// those of the format below.
+// or a range of them, shards/name-{000000..000009}.tar; names that begin with train/, and with val/
+// or test/, in the archives are splits too. Of npy, see rung_source_npy; `path` may be an .npz
+// archive of such arrays. Of pack (rung/pack.h), the splits are train.pack, and val.pack or
+// test.pack, or `path` itself when that is a file. Of tokens (rung/text.h), they are the files .bin
+// with train, and with val or test in their names, in windows of 1024; of text, the folders or
+// files train, train.csv or train.tsv, and so on, with the words of the training split as
+// vocabulary and 64 of each example: rung_source_tokens and rung_source_text take other lengths.
+// Errors: RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split;
+// else those of the format below.
 RUNG_API rung_status rung_source_open(rung_context *context, const char *format, const char *path,
                                       const char *split, rung_source **source_out);
 
@@ -214,13 +221,17 @@ RUNG_API rung_status rung_source_image_folder(rung_context *context, const char 
 RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
                                       rung_source **source_out);
 
-// Plain tar archives in WebDataset's layout, read at random: entries whose names are equal up to
+// Tar archives in WebDataset's layout, read at random: entries whose names are equal up to
 // the first dot of the last part are one sample, of which the picture and .cls (a number or a name)
 // count. Where no sample has .cls, the label is the folder that the picture lies in or, without
 // folders, what follows the first _ of its name. `path` is an archive, a range of them with
-// {000000..000009}, or a folder of archives.
-// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is compressed or no archive; RUNG_CORRUPT
-// when it is cut; RUNG_DATA for a sample without label or with two.
+// {000000..000009}, or a folder of archives. An entry __classes__ names the classes of numbers, one
+// a line.
+//
+// Archives compressed by gzip, bzip2 or zstd are unpacked into memory, all together up to 1 GiB;
+// larger ones are refused: `rung convert` makes a pack of them.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is no archive; RUNG_CORRUPT when it is cut;
+// RUNG_DATA for a sample without label or with two; RUNG_UNSUPPORTED when it is too large.
 RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
                                      rung_source **source_out);
 

@@ -7,6 +7,7 @@
 #include "rung/compare.h"
 #include "rung/config.h"
 #include "rung/context.h"
+#include "rung/convert.h"
 #include "rung/data.h"
 #include "rung/device.h"
 #include "rung/env.h"
@@ -19,6 +20,7 @@
 #include "rung/opbench.h"
 #include "rung/ops.h"
 #include "rung/optim.h"
+#include "rung/pack.h"
 #include "rung/plan.h"
 #include "rung/predict.h"
 #include "rung/safetensors.h"
@@ -26,6 +28,7 @@
 #include "rung/state.h"
 #include "rung/status.h"
 #include "rung/tensor.h"
+#include "rung/text.h"
 #include "rung/train.h"
 #include "rung/tuning.h"
 

@@ -15,8 +15,8 @@ static const char *const origins[] = {
     [RUNGI_DATA_PRELOADED] = "preloaded",
     NULL,
 };
-static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
-                                      "list", "tar",     "npy",      NULL};
+static const char *const formats[] = {"idx", "cifar10", "cifar100", "image_folder", "list", "tar",
+                                      "npy", "pack",    "tokens",   "text",         NULL};
 static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
@@ -71,15 +71,19 @@ const rungi_option rungi_data_options[] = {
      .help =
          "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
          "version); or pictures (JPEG, PNG, WebP, PPM): image_folder (a folder for each class), "
-         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives); or npy "
-         "(NumPy arrays "
-         "x_train.npy, y_train.npy and so on)."},
+         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives, plain or "
+         "compressed); or npy (NumPy arrays x_train.npy, y_train.npy and so on, or an .npz archive "
+         "of them); or pack (rung's own file of samples, made of any of these by rung convert); "
+         "or, for "
+         "programs, tokens (llm.c's .bin files) or text (a file for each class, an example a "
+         "line)."},
     {.key = "data.path",
      .type = RUNGI_OPTION_TEXT,
      RUNGI_AT(rungi_data_config, path),
      .initial = "",
-     .help = "Folder of the data set. Pictures may lie in its folders train and val; of a list it "
-             "may be the file, of tar one archive or a range, name-{000..009}.tar."},
+     .help = "Folder of the data set. Pictures may lie in its folders train and val; of a list, a "
+             "pack or an .npz archive it may be the file, of tar one archive or a range, "
+             "name-{000..009}.tar."},
     {.key = "data.batch_size",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, batch_size),

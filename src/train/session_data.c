@@ -49,10 +49,14 @@ static rung_status compare_classes(const rung_source *train, const rung_source *
     return RUNG_OK;
 }
 
-// A label is one number here: no built-in network has a loss for several.
-static rung_status check_labels(const rung_source *source)
+// Pictures and one label: no built-in network takes anything else.
+static rung_status check_fields(const rung_source *source)
 {
     const rung_field *label = source->field_count > 1 ? &source->fields[1] : NULL;
+    RUNG_CHECK(source->fields[0].pixels != RUNG_PIXELS_NONE, RUNG_UNSUPPORTED,
+               "%s: field %s is no picture: the built-in networks train with pictures and labels, "
+               "a program of one's own with all sources",
+               source->name, source->fields[0].name);
     RUNG_CHECK(!label || label->dtype == RUNG_I64, RUNG_UNSUPPORTED,
                "%s: pictures have several labels, the built-in networks train with one: give a "
                "list of path and label",
@@ -159,9 +163,9 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
     if ((parts & RUNGI_SESSION_EVAL) && own_validation)
         RUNG_TRY(open_source(s, true, &s->val_source));
     if (s->train_source)
-        RUNG_TRY(check_labels(s->train_source));
+        RUNG_TRY(check_fields(s->train_source));
     if (s->val_source)
-        RUNG_TRY(check_labels(s->val_source));
+        RUNG_TRY(check_fields(s->val_source));
     if (s->train_source && s->val_source)
         RUNG_TRY(compare_classes(s->train_source, s->val_source));
     if (!own_validation)
