@@ -430,6 +430,18 @@ typedef struct rung_batch {
 // make the views smaller. `random` is keyed by (seed, epoch, position).
 typedef rung_status (*rung_collate_fn)(void *user, const rung_random *random, rung_batch *batch);
 
+// MixUp and CutMix of whole batches, as torchvision's transforms v2 do them: each image is mixed
+// with the one before it in the batch (the first with the last) by a number lambda from Beta(alpha,
+// alpha), drawn by (seed, epoch, position); with both, one of them is chosen for each batch. The
+// source's first field must come out as f32 images, and a field "label" be i64. Batches get one
+// more field, "target" f32 [classes]: lambda for a sample's own class and 1 - lambda for that of
+// the other; of neither alpha, 1 for its own.
+typedef struct rung_mix {
+    double mixup_alpha;  // 0: no MixUp
+    double cutmix_alpha; // 0: no CutMix
+    int classes;         // at least 1
+} rung_mix;
+
 // Called from next(), in the order of the batches, when a sample is left out for the first time.
 // `message` names the sample and the reason.
 typedef void (*rung_bad_sample_fn)(void *user, int64_t sample, const char *message);
@@ -456,6 +468,7 @@ typedef struct rung_loader_options {
     void *collate_user;
     const rung_transform *transforms; // copied; what their pointers point to is borrowed
     int transform_count;
+    const rung_mix *mix;              // copied; NULL: none. Done before `collate`
     const rung_loader_memory *memory; // copied; NULL: the heap
     bool skip_bad; // leave out samples that cannot be read (missing, cut, damaged, of a bad kind)
                    // instead of failing: batches become smaller by them. Only for world 1
@@ -466,6 +479,7 @@ typedef struct rung_loader_options {
     bool preload;  // read epoch 0 once at the first next() and serve its batches in every epoch,
                    // from memory, without work: the ceiling of supply (same order and same
                    // augmentation in each epoch; hold has no limit)
+    bool quiet;    // no remarks in the log about these options
     int64_t epoch; // where to begin
     int64_t position;
     int64_t end_epoch; // no sample of this epoch or later is read; 0: no end
@@ -522,19 +536,56 @@ typedef struct rung_loader_info {
 
 RUNG_API void rung_loader_describe(const rung_loader *loader, rung_loader_info *info_out);
 
+// What a worker's time goes to: the first four are work, SLOT and IDLE are waiting. COPY is the
+// consumer's, which tells it by rung_loader_count_copy.
+typedef enum rung_loader_stage {
+    RUNG_STAGE_READ,      // the source's read: waiting for storage
+    RUNG_STAGE_DECODE,    // of pictures as files
+    RUNG_STAGE_TRANSFORM, // all other transforms
+    RUNG_STAGE_COLLATE,
+    RUNG_STAGE_SLOT, // waiting for a free slot: all batches are ready or held
+    RUNG_STAGE_IDLE, // waiting for another worker, or for more to do
+    RUNG_STAGE_COPY, // to the device
+    RUNG_STAGES,
+} rung_loader_stage;
+
+// "read", "decode", ... NULL past the last.
+RUNG_API const char *rung_loader_stage_name(int stage);
+
 // Counted since the loader was made. Times are the context's clock's.
 typedef struct rung_loader_statistics {
-    int64_t samples;         // delivered by next()
-    int64_t batches;         // delivered by next()
-    int64_t reads;           // samples read (those ahead included)
-    int64_t bad_samples;     // different ones left out of delivered batches (skip_bad)
-    double wait_seconds;     // that next() took
-    double busy_seconds;     // of all workers (or of next() without workers) reading
-    int queue_depth;         // batches ready now
-    double mean_queue_depth; // ready when next() was called
+    int64_t samples;             // delivered by next()
+    int64_t batches;             // delivered by next()
+    int64_t reads;               // samples read (those ahead included)
+    int64_t bad_samples;         // different ones left out of delivered batches (skip_bad)
+    double wait_seconds;         // that next() took
+    double busy_seconds;         // of all workers (or of next() without workers) reading
+    int queue_depth;             // batches ready now
+    double mean_queue_depth;     // ready when next() was called
+    double seconds[RUNG_STAGES]; // by stage, of all workers together
+    double worker_seconds;       // that workers have been there, all together; without workers, the
+                                 // time since the first next()
+    int64_t read_bytes;          // that the source gave: of pictures as files, the files
+    int64_t batch_bytes;         // of the batches delivered
+    int64_t copy_bytes;          // told by rung_loader_count_copy
 } rung_loader_statistics;
 
 RUNG_API void rung_loader_measure(rung_loader *loader, rung_loader_statistics *statistics_out);
+
+// The same of one worker (0 ... info.workers - 1; 0 too when next() reads by itself).
+typedef struct rung_worker_statistics {
+    int64_t reads, read_bytes;
+    double seconds[RUNG_STAGES];
+    double worker_seconds; // since it began
+    double busy_share;     // of that, in [0, 1]
+} rung_worker_statistics;
+
+// False when there is no such worker, or data are served from memory (preload).
+RUNG_API bool rung_loader_measure_worker(rung_loader *loader, int worker,
+                                         rung_worker_statistics *statistics_out);
+
+// Adds a copy of `bytes` out of a batch to the statistics. From any thread.
+RUNG_API void rung_loader_count_copy(rung_loader *loader, double seconds, int64_t bytes);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "rung/config.h"
 #include "rung/context.h"
 #include "rung/data.h"
+#include "rung/data_tools.h"
 #include "rung/device.h"
 #include "rung/env.h"
 #include "rung/graph.h"

@@ -65,6 +65,8 @@ static rung_status make_workers(rungi_ring *ring)
     rung_isa isa = ring->context ? rung_context_isa(ring->context) : rungi_cpu_isa();
     size_t raw = 0;
     for (int f = 0; f < source->field_count; f++)
+        ring->plain_bytes += rungi_field_bytes(&source->fields[f]);
+    for (int f = 0; f < source->field_count; f++)
         if (ring->chains[f])
             raw += rungi_round64(rungi_field_bytes(&source->fields[f]));
     ring->workers = calloc((size_t)count, sizeof *ring->workers);
@@ -73,6 +75,7 @@ static rung_status make_workers(rungi_ring *ring)
         rungi_worker *worker = &ring->workers[i];
         worker->ring = ring;
         worker->number = ring->options.num_workers > 0 ? i : -1;
+        worker->waiting = -1;
         atomic_init(&worker->sample, RUNGI_NO_SAMPLE);
         worker->scratch = raw ? aligned_alloc(64, raw) : NULL;
         RUNG_CHECK(worker->scratch || !raw, RUNG_NO_MEMORY, "no memory for the loader");
@@ -82,6 +85,7 @@ static rung_status make_workers(rungi_ring *ring)
                 worker->raw[f] = at;
                 at += rungi_round64(rungi_field_bytes(&source->fields[f]));
                 RUNG_TRY(rungi_chain_worker_create(ring->chains[f], isa, &worker->chains[f]));
+                rungi_chain_worker_watch(worker->chains[f], rungi_clock(ring->context));
             }
     }
     return RUNG_OK;
@@ -121,7 +125,7 @@ static rung_status compile_transforms(rungi_ring *ring)
             ring->transforms[i].field >= 0 && ring->transforms[i].field < source->field_count,
             RUNG_INVALID, "transform %d is for field %d, the source %s has %d", i,
             ring->transforms[i].field, source->name ? source->name : "", source->field_count);
-    ring->info.field_count = source->field_count;
+    ring->info.field_count = source->field_count; // and maybe that of rungi_ring_add_mix
     for (int f = 0; f < source->field_count; f++) {
         RUNG_TRY(
             rungi_chain_create(&source->fields[f], f, ring->transforms, count, &ring->chains[f]));
@@ -164,6 +168,8 @@ static rung_status fill_in(rungi_ring *ring)
 {
     RUNG_TRY(choose_sampler(ring));
     RUNG_TRY(compile_transforms(ring));
+    if (ring->options.mix)
+        RUNG_TRY(rungi_ring_add_mix(ring));
     RUNG_TRY(work_out_sizes(ring));
     RUNG_TRY(make_slots(ring));
     RUNG_TRY(make_workers(ring));

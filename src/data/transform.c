@@ -259,6 +259,18 @@ rung_status rungi_chain_worker_create(const rungi_chain *chain, rung_isa isa,
     return RUNG_OK;
 }
 
+void rungi_chain_worker_watch(rungi_chain_worker *worker, const rung_clock *clock)
+{
+    worker->picture.clock = clock;
+}
+
+int64_t rungi_chain_worker_decoding(rungi_chain_worker *worker)
+{
+    int64_t decoding = worker->picture.decoding;
+    worker->picture.decoding = 0;
+    return decoding;
+}
+
 void rungi_chain_worker_destroy(rungi_chain_worker **worker)
 {
     if (!*worker)

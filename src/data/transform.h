@@ -23,6 +23,10 @@ const rung_field *rungi_chain_output(const rungi_chain *chain);
 typedef struct rungi_chain_worker rungi_chain_worker;
 rung_status rungi_chain_worker_create(const rungi_chain *chain, rung_isa isa,
                                       rungi_chain_worker **worker_out);
+// Times decoding by `clock` (borrowed) from now on.
+void rungi_chain_worker_watch(rungi_chain_worker *worker, const rung_clock *clock);
+// Nanoseconds of decoding since the last call.
+int64_t rungi_chain_worker_decoding(rungi_chain_worker *worker);
 void rungi_chain_worker_destroy(rungi_chain_worker **worker);
 
 // Applies it to one sample. Of pictures as files, `in` has as many bytes as its shape says.

@@ -116,7 +116,7 @@ static bool workers(const rungi_train_config *c, char *setting, size_t size, cha
 static bool prefetch(const rungi_train_config *c, char *setting, size_t size, char *why,
                      size_t why_size)
 {
-    if (c->data.num_workers == 0)
+    if (c->data.num_workers <= 0)
         return say(why, why_size, "needs workers, which were not kept");
     snprintf(setting, size, "data.prefetch_factor=%" PRId64, c->data.prefetch_factor * 2);
     return true;

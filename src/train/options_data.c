@@ -30,6 +30,7 @@ static const char *const paddings[] = {
 };
 
 static const rungi_option_word auto_words[] = {{"auto", 0}, {0}};
+static const rungi_option_word measured_words[] = {{"auto", -1}, {0}};
 static const rungi_option_word none_words[] = {{"none", 0}, {0}};
 
 const rungi_option rungi_device_options[] = {
@@ -102,7 +103,9 @@ const rungi_option rungi_data_options[] = {
      RUNGI_AT(rungi_data_config, num_workers),
      .initial = "0",
      .range = "[0, 1024]",
-     .help = "Threads that load and augment. 0: the training thread does it between steps."},
+     .words = measured_words,
+     .help = "Threads that load and augment. 0: the training thread does it between steps. auto: "
+             "tries 0, 1, 2, 4, ... in short windows before training, and says what it saw."},
     {.key = "data.prefetch_factor",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, prefetch_factor),
@@ -265,6 +268,20 @@ const rungi_option rungi_data_options[] = {
      .range = "[0, 1]",
      .help = "Probability with which a random rectangle of a training image becomes 0, after "
              "data.normalize."},
+    {.key = "data.mixup.alpha",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, mixup),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "In training, mixes each image with the one before it in its batch, and their classes "
+             "alike, by a share from Beta(alpha, alpha) (MixUp). 0: off. With data.cutmix.alpha, "
+             "one of both for each batch."},
+    {.key = "data.cutmix.alpha",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, cutmix),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "The same with a rectangle of the other image instead of a mixture (CutMix)."},
     {.key = "data.normalize.mean",
      .type = RUNGI_OPTION_REALS,
      RUNGI_AT(rungi_data_config, mean),

@@ -37,7 +37,7 @@ typedef struct rungi_data_config {
     int64_t batch_size;
     bool shuffle;
     bool drop_last;
-    int64_t num_workers;
+    int64_t num_workers; // auto: -1
     int64_t prefetch_factor;
     int64_t timeout;  // nanoseconds; none: 0
     int64_t channels; // of pictures as files
@@ -51,6 +51,7 @@ typedef struct rungi_data_config {
     rung_crop_padding random_crop_mode;
     double jitter_brightness, jitter_contrast, jitter_saturation, jitter_hue;
     double random_grayscale, random_erasing;
+    double mixup, cutmix; // alphas; 0: off
     rungi_bad_sample on_bad_sample;
     double bad_sample_limit;
     rungi_ints pad;              // height, width; or none

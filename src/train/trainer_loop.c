@@ -276,6 +276,7 @@ static rung_status prepare(rung_trainer *t)
     free(t->seen);
     t->seen = calloc((size_t)t->s->train_source->count, 1);
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
+    rungi_trainer_loader_begin(t);
     RUNG_TRY(rung_loader_start(t->s->train_loader));
     if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
         RUNG_TRY(prepare_plans(t, t->s->val_loader, false));
