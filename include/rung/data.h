@@ -403,6 +403,38 @@ RUNG_API rung_status rung_sampler_random(int64_t count, uint64_t seed, rung_samp
 RUNG_API rung_status rung_sampler_subset(const int64_t *samples, int64_t count, bool shuffle,
                                          uint64_t seed, rung_sampler **sampler_out);
 
+// `draws` samples in an epoch, each with a probability in proportion to its weight (count of them,
+// copied; 0 is never drawn), as PyTorch's WeightedRandomSampler. With replacement a sample may come
+// several times: each is an occurrence of its own, augmented on its own. Without, those that are
+// left are drawn from one after the other. Another order in each epoch. Costs 16 bytes a draw.
+// Errors: RUNG_DATA for weights that are negative, not finite or all 0, and for more draws without
+// replacement than samples that have a weight.
+RUNG_API rung_status rung_sampler_weighted(const double *weights, int64_t count, int64_t draws,
+                                           bool replacement, uint64_t seed,
+                                           rung_sampler **sampler_out);
+
+// Another sampler (borrowed) with a multiple of `multiple` positions, for ranks that must all have
+// as much: padded by beginning again, as PyTorch's DistributedSampler, or with `drop` without the
+// last ones. Neither is needed for evaluation: a loader of several ranks cuts each batch into parts
+// that may differ by one, so that each sample is evaluated once. Errors: RUNG_DATA when dropping
+// leaves nothing.
+RUNG_API rung_status rung_sampler_even(const rung_sampler *sampler, int64_t multiple, bool drop,
+                                       rung_sampler **sampler_out);
+
+// An order whose batches of `batch` hold samples of similar length (`lengths`, count of them,
+// copied), so that little is padded: shuffled, sorted in pools of 100 batches, and the batches
+// shuffled; without `shuffle` sorted as a whole. An epoch's short batch comes last.
+RUNG_API rung_status rung_sampler_by_length(const int64_t *lengths, int64_t count, int64_t batch,
+                                            bool shuffle, uint64_t seed,
+                                            rung_sampler **sampler_out);
+
+// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names, without
+// `root` in front (which may be NULL): sets held_out[i] for each. A sample's side depends on its
+// name alone: not on what is added or removed beside it, a seed, or where the data set lies. A
+// larger share holds all of a smaller one. Errors: RUNG_UNSUPPORTED when samples have no names.
+RUNG_API rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
+                                        bool *held_out);
+
 // ---------------------------------------------------------------------------------------------
 // Loader
 // ---------------------------------------------------------------------------------------------

@@ -62,6 +62,30 @@ static rung_status check_labels(const rung_source *source)
     return RUNG_OK;
 }
 
+// Puts those samples first whose names choose them for validation.
+static rung_status order_by_name(const rungi_session *s, int64_t *order, int64_t *held)
+{
+    const rung_source *source = s->train_source;
+    int64_t first = 0, last = source->count;
+    bool *chosen = calloc((size_t)source->count, sizeof *chosen);
+    RUNG_CHECK(chosen, RUNG_NO_MEMORY, "no memory for the split of the training samples");
+    rung_status status = rung_split_by_name(source, s->c->data.path, s->c->data.val_split, chosen);
+    for (int64_t i = 0; i < source->count; i++)
+        if (chosen[i])
+            order[first++] = i;
+    *held = first;
+    for (int64_t i = source->count - 1; i >= 0; i--)
+        if (!chosen[i])
+            order[--last] = i;
+    free(chosen);
+    RUNG_TRY(status);
+    RUNG_CHECK(first > 0 && first < source->count, RUNG_CONFIG,
+               "data.val.split leaves %" PRId64 " of %" PRId64
+               " samples for validation: both parts need one at least",
+               first, source->count);
+    return RUNG_OK;
+}
+
 // Splits the training samples: a random but fixed share of them validates.
 static rung_status split(rungi_session *s)
 {
@@ -83,7 +107,11 @@ static rung_status split(rungi_session *s)
         order[i] = order[other];
         order[other] = kept;
     }
-    rung_status status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
+    rung_status status = RUNG_OK;
+    if (s->c->data.val_split_by == RUNGI_SPLIT_NAME)
+        status = order_by_name(s, order, &held);
+    if (status == RUNG_OK)
+        status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
     if (status == RUNG_OK)
         status = rung_sampler_subset(order + held, count - held, s->c->data.shuffle,
                                      (uint64_t)s->c->seed, &s->train_sampler);

@@ -30,6 +30,11 @@ typedef enum rungi_bad_sample {
     RUNGI_BAD_SAMPLE_SKIP,
 } rungi_bad_sample;
 
+typedef enum rungi_split_by {
+    RUNGI_SPLIT_SEED,
+    RUNGI_SPLIT_NAME,
+} rungi_split_by;
+
 typedef struct rungi_data_config {
     rungi_data_origin source;
     char *format;
@@ -61,6 +66,7 @@ typedef struct rungi_data_config {
     rungi_reals mean, std; // one a channel, or none
     char *val_path;        // "": the test files of `path`
     double val_split;
+    rungi_split_by val_split_by;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;
