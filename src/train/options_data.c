@@ -18,7 +18,7 @@ static const char *const origins[] = {
 static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
                                       "list", "tar",     "npy",      NULL};
 static const char *const bad_choices[] = {"stop", "skip", NULL};
-static const char *const splits[] = {"seed", "name", NULL};
+static const char *const splits[] = {"random", "name", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
     [RUNG_FILTER_BICUBIC] = "bicubic",
@@ -310,9 +310,9 @@ const rungi_option rungi_data_options[] = {
     {.key = "data.val.split_by",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_data_config, val_split_by),
-     .initial = "seed",
+     .initial = "random",
      .choices = splits,
-     .help = "What chooses the samples that data.val.split holds out: seed, or a hash of each "
+     .help = "What chooses the samples that data.val.split holds out: chance (random), or a hash of each "
              "sample's name (name): then they stay the same whatever is added."},
     {.key = "data.synthetic.shape",
      .type = RUNGI_OPTION_INTS,

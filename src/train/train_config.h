@@ -31,7 +31,7 @@ typedef enum rungi_bad_sample {
 } rungi_bad_sample;
 
 typedef enum rungi_split_by {
-    RUNGI_SPLIT_SEED,
+    RUNGI_SPLIT_RANDOM,
     RUNGI_SPLIT_NAME,
 } rungi_split_by;
 
