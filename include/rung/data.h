@@ -451,6 +451,7 @@ typedef struct rung_batch {
     int64_t epoch;          // from 0
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
+    const rung_draw *draws; // the same with their occurrences
     int64_t left_out;       // bad samples that are not among them (skip_bad): the next batch begins
                             // at position + global_count + left_out
     bool is_last_of_epoch;
@@ -511,6 +512,8 @@ typedef struct rung_loader_options {
     bool preload;  // read epoch 0 once at the first next() and serve its batches in every epoch,
                    // from memory, without work: the ceiling of supply (same order and same
                    // augmentation in each epoch; hold has no limit)
+    bool defer;    // leave the steps of field 0 that come after decoding, resizing and colours to
+                   // the consumer's device: batches hold u8
     bool quiet;    // no remarks in the log about these options
     int64_t epoch; // where to begin
     int64_t position;

@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/finish.h"
 #include "data/source.h"
 
 // ---- memory
@@ -49,6 +50,7 @@ static rung_status make_slots(rungi_ring *ring)
         }
         RUNG_TRY(allocate(ring, ring->info.slot_bytes, &slot->memory));
         slot->batch.field_count = fields;
+        slot->batch.draws = slot->draws;
         for (int f = 0; f < fields; f++) {
             slot->data[f] = (char *)slot->memory + at;
             at += rungi_round64(capacity * ring->field_bytes[f]);
@@ -127,8 +129,10 @@ static rung_status compile_transforms(rungi_ring *ring)
             ring->transforms[i].field, source->name ? source->name : "", source->field_count);
     ring->info.field_count = source->field_count; // and maybe that of rungi_ring_add_mix
     for (int f = 0; f < source->field_count; f++) {
-        RUNG_TRY(
-            rungi_chain_create(&source->fields[f], f, ring->transforms, count, &ring->chains[f]));
+        bool part = options->defer && f == 0;
+        int end = part ? rungi_finish_begin(&source->fields[0], ring->transforms, count) : count;
+        RUNG_TRY(rungi_chain_create_part(&source->fields[f], f, ring->transforms, 0, end, !part,
+                                         &ring->chains[f]));
         ring->info.fields[f] =
             ring->chains[f] ? *rungi_chain_output(ring->chains[f]) : source->fields[f];
         ring->field_bytes[f] = rungi_field_bytes(&ring->info.fields[f]);

@@ -14,9 +14,16 @@ typedef struct rungi_chain rungi_chain;
 rung_status rungi_chain_create(const rung_field *field, int field_index,
                                const rung_transform *steps, int step_count,
                                rungi_chain **chain_out);
+// The same of the steps from number `begin` to before `end`. Random choices are those of the whole
+// list. Without `planes`, a picture comes out as it was resized, u8 [height, width, channels], when
+// no later step changed it.
+rung_status rungi_chain_create_part(const rung_field *field, int field_index,
+                                    const rung_transform *steps, int begin, int end, bool planes,
+                                    rungi_chain **chain_out);
 void rungi_chain_destroy(rungi_chain **chain);
 
-// What comes out. Borrowed.
+// What goes in, and what comes out. Borrowed.
+const rung_field *rungi_chain_input(const rungi_chain *chain);
 const rung_field *rungi_chain_output(const rungi_chain *chain);
 
 // What a thread that applies the chain brings along: memory, a decoder.

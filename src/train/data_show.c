@@ -164,19 +164,21 @@ static rung_status draw(show *sh, int count)
     rungi_session *s = sh->s;
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
-    RUNG_CHECK(info.fields[0].shape.rank == 3, RUNG_UNSUPPORTED,
+    rung_shape image;
+    RUNG_TRY(rungi_session_image(s, &image));
+    RUNG_CHECK(image.rank == 3, RUNG_UNSUPPORTED,
                "data show: samples are no pictures with 1 or 3 channels");
-    sh->side = choose_side(&info.fields[0].shape);
+    sh->side = choose_side(&image);
     sh->count = info.samples_per_epoch < count ? (int)info.samples_per_epoch : count;
     RUNG_TRY(rungi_reader_open(s->train_source, -1, &sh->reader));
     RUNG_TRY(make_sheet(sh));
     for (int done = 0; done < sh->count;) {
         rung_batch batch;
-        RUNG_TRY(rung_loader_next(s->train_loader, &batch));
+        RUNG_TRY(rungi_session_next(s, 0, &batch));
         rung_status status = RUNG_OK;
         for (int64_t i = 0; i < batch.count && done < sh->count && status == RUNG_OK; i++, done++)
             status = draw_sample(sh, done, &batch, i);
-        rung_loader_release(s->train_loader, &batch);
+        rungi_session_release(s, &batch);
         RUNG_TRY(status);
     }
     return RUNG_OK;

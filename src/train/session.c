@@ -197,8 +197,12 @@ void rungi_session_destroy(rungi_session **session)
     if (!session || !*session)
         return;
     rungi_session *s = *session;
+    rungi_feeder_destroy(&s->feeder);
     rung_loader_destroy(&s->train_loader);
     rung_loader_destroy(&s->val_loader);
+    if (s->pinned)
+        rungi_pinned_fini(s->pinned);
+    free(s->pinned);
     rung_sampler_destroy(&s->train_sampler);
     rung_sampler_destroy(&s->val_sampler);
     rung_source_destroy(&s->train_source);

@@ -189,9 +189,18 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
 {
     rung_transform steps[RUNGI_SESSION_TRANSFORMS];
     rung_loader_options options;
+    rung_loader_memory memory;
     rung_source *source;
+    bool pinned = false;
     RUNG_TRY(rungi_session_loader_options(s, training, steps, &options, &source));
-    return rung_loader_create(s->context, source, &options, loader_out);
+    if (training) {
+        RUNG_TRY(rungi_session_pin(s, &pinned, &memory));
+        options.memory = pinned ? &memory : NULL;
+        options.defer = s->c->data.augment_on == RUNGI_AUGMENT_DEVICE;
+    }
+    RUNG_TRY(rung_loader_create(s->context, source, &options, loader_out));
+    return training ? rungi_session_make_feeder(s, *loader_out, source, &options, &s->feeder)
+                    : RUNG_OK;
 }
 
 rung_status rungi_session_set_workers(rungi_session *s, int workers)
@@ -200,13 +209,12 @@ rung_status rungi_session_set_workers(rungi_session *s, int workers)
     snprintf(text, sizeof text, "%d", workers);
     RUNG_TRY(rung_config_set(s->config, "data.num_workers", text));
     rung_loader **loaders[] = {&s->val_loader, &s->train_loader};
+    rungi_feeder_destroy(&s->feeder);
     for (int i = 0; i < 2; i++) {
-        rung_loader *loader;
         if (!*loaders[i])
             continue;
-        RUNG_TRY(make_loader(s, i == 1, &loader));
         rung_loader_destroy(loaders[i]);
-        *loaders[i] = loader;
+        RUNG_TRY(make_loader(s, i == 1, loaders[i]));
     }
     return RUNG_OK;
 }
@@ -253,7 +261,7 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out)
 {
     rung_loader_info info;
     rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
-    *shape_out = info.fields[0].shape;
+    *shape_out = s->feeder ? rungi_feeder_image(s->feeder)->shape : info.fields[0].shape;
     return RUNG_OK;
 }
 

@@ -13,10 +13,18 @@
 
 // In comments: the words of a key and how they are stored.
 
+typedef enum rungi_copy {
+    RUNGI_COPY_DIRECT,
+    RUNGI_COPY_EMULATE,
+} rungi_copy;
+
 typedef struct rungi_device_config {
     rung_isa isa;
     int64_t threads; // auto: 0
     rungi_texts list;
+    rungi_copy copy;
+    int64_t copy_delay; // nanoseconds
+    double copy_rate;   // GB/s; 0: as fast as memory
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -29,6 +37,11 @@ typedef enum rungi_bad_sample {
     RUNGI_BAD_SAMPLE_STOP,
     RUNGI_BAD_SAMPLE_SKIP,
 } rungi_bad_sample;
+
+typedef enum rungi_augment_on {
+    RUNGI_AUGMENT_WORKER,
+    RUNGI_AUGMENT_DEVICE,
+} rungi_augment_on;
 
 typedef enum rungi_split_by {
     RUNGI_SPLIT_RANDOM,
@@ -44,6 +57,9 @@ typedef struct rungi_data_config {
     bool drop_last;
     int64_t num_workers; // auto: -1
     int64_t prefetch_factor;
+    bool pin_memory, non_blocking;
+    int64_t pin_limit; // bytes
+    rungi_augment_on augment_on;
     int64_t timeout;  // nanoseconds; none: 0
     int64_t channels; // of pictures as files
     bool exif_rotation;

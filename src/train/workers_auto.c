@@ -45,16 +45,20 @@ static double cpu_seconds(void)
 }
 
 // One step without an update; the time of waiting is added to *wait.
-static rung_status step(rungi_session *s, rung_loader *loader, int64_t *samples, int64_t *wait)
+static rung_status step(rungi_session *s, rung_loader *loader, rungi_feeder *feeder,
+                        int64_t *samples, int64_t *wait)
 {
     rung_batch batch;
     double loss;
     int64_t begin = rungi_now(s->context);
-    RUNG_TRY(rung_loader_next(loader, &batch));
+    RUNG_TRY(feeder ? rungi_feeder_next(feeder, 0, &batch) : rung_loader_next(loader, &batch));
     *wait += rungi_now(s->context) - begin;
     rung_status status = rungi_session_gradients(s, &batch, 0, NULL, &loss);
     *samples += batch.count;
-    rung_loader_release(loader, &batch);
+    if (feeder)
+        rungi_feeder_release(feeder, &batch);
+    else
+        rung_loader_release(loader, &batch);
     return status;
 }
 
@@ -69,16 +73,18 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
     options.timeout = workers ? (double)s->c->data.timeout * 1e-9 : 0;
     options.on_bad = NULL;
     options.quiet = true;
+    options.defer = s->c->data.augment_on == RUNGI_AUGMENT_DEVICE;
     RUNG_TRY(rung_loader_create(s->context, source, &options, &loader));
     int64_t samples = 0, wait = 0, taken = 0;
-    rung_status status = RUNG_OK;
+    rungi_feeder *feeder = NULL;
+    rung_status status = rungi_session_make_feeder(s, loader, source, &options, &feeder);
     for (int i = 0; i < STEPS_WARM && status == RUNG_OK; i++)
-        status = step(s, loader, &samples, &wait);
+        status = step(s, loader, feeder, &samples, &wait);
     samples = wait = 0;
     double cpu = cpu_seconds();
     int64_t begin = rungi_now(s->context), now = begin;
     for (; status == RUNG_OK && (taken < STEPS_MIN || now - begin < window_ns); taken++) {
-        status = step(s, loader, &samples, &wait);
+        status = step(s, loader, feeder, &samples, &wait);
         now = rungi_now(s->context);
     }
     double seconds = now > begin ? (double)(now - begin) * 1e-9 : 1e-9;
@@ -87,6 +93,7 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
                          .wait_share = (double)wait * 1e-9 / seconds,
                          .cpu_share = (cpu_seconds() - cpu) / seconds / rungi_core_count(),
                          .resident = rungi_resident()};
+    rungi_feeder_destroy(&feeder);
     rung_loader_destroy(&loader);
     return status;
 }
