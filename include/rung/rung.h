@@ -9,6 +9,7 @@
 #include "rung/context.h"
 #include "rung/convert.h"
 #include "rung/data.h"
+#include "rung/data_tools.h"
 #include "rung/device.h"
 #include "rung/env.h"
 #include "rung/graph.h"
