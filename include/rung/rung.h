@@ -21,6 +21,7 @@
 #include "rung/optim.h"
 #include "rung/plan.h"
 #include "rung/predict.h"
+#include "rung/roofline.h"
 #include "rung/safetensors.h"
 #include "rung/schedule.h"
 #include "rung/state.h"

@@ -128,6 +128,11 @@ double rungi_no_flops(const rungi_query *q)
     return 0;
 }
 
+double rungi_kernel_flops(const rungi_kernel *kernel, const rungi_query *q)
+{
+    return kernel->flops ? kernel->flops(q) : rungi_query_cost(q).flops;
+}
+
 static double present_bytes(const rungi_operand *operands, int count, uint32_t mask)
 {
     double bytes = 0;

@@ -136,11 +136,13 @@ typedef struct rungi_kernel {
     // Was it measured to be the fastest for work of this shape? Such a kernel goes before the
     // others of its list. NULL: never.
     bool (*prefers)(const rungi_query *q);
-    // Forward: it applies the query's fused operators, those that can_run accepts. Without this it
-    // is never asked to.
+    // It applies the query's fused operators, those that can_run accepts. Without this it is never
+    // asked to.
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
+    // Operations that it executes, where these are others than the operator's. NULL: those.
+    double (*flops)(const rungi_query *q);
     // Makes the state for this work. NULL: there is none.
     rung_status (*create)(const rungi_query *q, rungi_setup *setup);
     void (*destroy)(void *state);
@@ -238,6 +240,8 @@ const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind 
                                         rungi_policy policy, rungi_string *log);
 
 rungi_cost rungi_query_cost(const rungi_query *q);
+// Operations that the kernel executes for the query.
+double rungi_kernel_flops(const rungi_kernel *kernel, const rungi_query *q);
 
 // For `flops` of what only moves elements: 0.
 double rungi_no_flops(const rungi_query *q);

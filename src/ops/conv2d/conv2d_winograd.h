@@ -119,6 +119,9 @@ bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rung
 // Is it faster than a direct convolution for these channels?
 bool rungi_wino_pays(const rungi_query *q);
 
+// Operations that a Winograd kernel executes, transforms included.
+double rungi_wino_flops(const rungi_query *q);
+
 rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
                                      int64_t pad);
 

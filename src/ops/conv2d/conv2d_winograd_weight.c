@@ -293,6 +293,7 @@ const rungi_kernel rungi_conv2d_weight_winograd = {.name = "winograd",
                                                    .kind = RUNGI_OWN,
                                                    .can_run = can_run,
                                                    .prefers = rungi_wino_pays,
+                                                   .flops = rungi_wino_flops,
                                                    .create = create,
                                                    .destroy = free,
                                                    .run = run};
