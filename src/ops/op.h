@@ -45,14 +45,17 @@ typedef struct rungi_operand {
     int buffer;
 } rungi_operand;
 
-// An elementwise operator that a kernel is asked to apply to its output before storing it.
+// Forward: an elementwise operator that a kernel is asked to apply to its output before storing it.
+// Backward: the elementwise operator that follows; its own backward is to be applied to the
+// gradient while that is read.
 typedef struct rungi_fused {
     const rungi_op *op;
     const void *attr;
     int node;
     const rungi_operand *in; // all its inputs; in[0] is the value that is never stored
     int n_in;
-    const rungi_operand *out;
+    const rungi_operand *out; // backward: absent where it was made of this operator's output 0
+                              // alone, so that a kernel can tell it
 } rungi_fused;
 
 enum { RUNGI_FORWARD = -1 };
@@ -76,7 +79,9 @@ typedef struct rungi_query {
     const rungi_operand *gout; // gradients of the outputs; backward passes only
     const rungi_operand *gin;  // gradients of the inputs, to be written; backward passes only
     int n_in, n_out;
-    const rungi_fused *fused; // applied in order to output 0; out[0] is then the last one's output
+    // Forward: applied in order to output 0; out[0] is then the last one's output. Backward: one at
+    // most; gout[0] is then the gradient of its output.
+    const rungi_fused *fused;
     int n_fused;
     bool training;  // layers behave as in training (batch statistics, dropout)
     bool gradients; // a backward pass follows: hidden outputs are needed
