@@ -14,7 +14,7 @@
 #include "ops/conv2d/conv2d_winograd.h"
 #include "ops/parallel.h"
 
-enum { ENOUGH_CHANNELS = 16 };
+enum { ENOUGH_CHANNELS = 16, ENOUGH_PIXELS = 96 };
 
 const rungi_direct_loops rungi_direct_loops_plain = DIRECT_TABLE;
 
@@ -92,6 +92,7 @@ typedef struct direct_plan {
     int64_t out_step[2];
     int64_t images, y_h, y_w, y_c, in_c;
     int64_t rows, block; // rows of outputs of a class, of a band
+    int64_t group;       // images of a band
     int64_t packed;      // floats of all weights
     int threads, classes;
     output_class class[];
@@ -199,6 +200,13 @@ static void plan_blocks(direct_plan *p)
            band_rows(p, most + 1) * p->band.cols * p->in_c * 4 <= RUNGI_DIRECT_BAND)
         most++;
     p->block = rungi_direct_parts(p->rows, rungi_direct_parts(p->rows, most));
+    // Weights are read once a band: several small images share one.
+    int64_t pixels = p->rows * p->class[0].cols, floats = band_rows(p, p->rows) * p->band.cols;
+    p->group = 1;
+    while (p->block == p->rows && (p->group + 1) * p->threads <= p->images &&
+           p->group * pixels < ENOUGH_PIXELS &&
+           (p->group + 1) * floats * p->in_c * 4 <= 2 * RUNGI_DIRECT_BAND)
+        p->group++;
     for (int i = 0; i < p->classes; i++) {
         output_class *k = &p->class[i];
         k->panels =
@@ -215,7 +223,7 @@ typedef struct direct_space {
 
 static direct_space take_space(const direct_plan *p, rungi_wino_space *space)
 {
-    direct_space s = {.band_size = band_rows(p, p->block) * p->band.cols * p->in_c};
+    direct_space s = {.band_size = p->group * band_rows(p, p->block) * p->band.cols * p->in_c};
     s.weights = rungi_wino_take(space, p->packed);
     s.band = rungi_wino_take(space, s.band_size * p->threads);
     return s;
@@ -262,73 +270,104 @@ typedef struct direct_work {
     bool relu;
 } direct_work;
 
+// A thread's panels, those of all classes together: they are made of the same weights.
 static void pack_weights(const direct_work *f, int thread)
 {
     const direct_plan *p = f->p;
-    for (int i = 0; i < p->classes; i++) {
-        const output_class *k = &p->class[i];
-        rungi_direct_taps taps = f->taps;
-        taps.runs = k->runs;
-        taps.cols = k->window;
-        taps.tap = k->tap;
-        p->loops->weights(&taps, &k->panels, k->panels.count * thread / p->threads,
-                          k->panels.count * (thread + 1) / p->threads, f->s.weights + k->at);
-    }
+    int count = p->class[0].panels.count;
+    for (int panel = count * thread / p->threads; panel < count * (thread + 1) / p->threads;
+         panel++)
+        for (int i = 0; i < p->classes; i++) {
+            const output_class *k = &p->class[i];
+            rungi_direct_taps taps = f->taps;
+            taps.runs = k->runs;
+            taps.cols = k->window;
+            taps.tap = k->tap;
+            p->loops->weights(&taps, &k->panels, panel, panel + 1, f->s.weights + k->at);
+        }
 }
 
-static void multiply(const direct_work *f, const output_class *k, rungi_direct_product *product)
+// A band's images [first, last), rows [begin, end) of a class.
+typedef struct extent {
+    int64_t first, last, begin, end;
+} extent;
+
+// Pixels of a class on their way into products.
+typedef struct collector {
+    const output_class *class;
+    rungi_direct_product product;
+    int32_t from[RUNGI_DIRECT_PIXELS + RUNGI_DIRECT_AHEAD];
+    int64_t to[RUNGI_DIRECT_PIXELS];
+} collector;
+
+static void multiply(const direct_work *f, collector *c)
 {
-    if (k->runs)
-        f->p->loops->multiply(product, &k->panels);
-    for (int64_t i = 0; i < product->pixels && !k->runs; i++)
-        memset(product->y + product->to[i], 0, (size_t)f->p->y_c * sizeof(float));
+    rungi_direct_product *product = &c->product;
+    for (int i = 0; i < RUNGI_DIRECT_AHEAD; i++)
+        c->from[product->pixels + i] = 0;
+    if (c->class->runs)
+        f->p->loops->multiply(product, &c->class->panels);
+    for (int64_t i = 0; i < product->pixels && !c->class->runs; i++)
+        memset(product->y + c->to[i], 0, (size_t)f->p->y_c * sizeof(float));
     product->pixels = 0;
 }
 
-// Outputs of a class in rows [begin, end) of them.
-static void run_class(const direct_work *f, const output_class *k, const float *band, int64_t image,
-                      int64_t begin, int64_t end)
+// Row i of a class, whose first window begins `from` floats into the band.
+static void collect_row(const direct_work *f, collector *c, int64_t image, int64_t i, int64_t from)
 {
     const direct_plan *p = f->p;
-    int32_t from[RUNGI_DIRECT_PIXELS];
-    int64_t to[RUNGI_DIRECT_PIXELS];
-    rungi_direct_product product = {.band = band,
-                                    .from = from,
-                                    .row = p->band.cols * p->in_c,
-                                    .k = (int64_t)k->window * p->in_c,
-                                    .runs = k->runs,
-                                    .panels = f->s.weights + k->at,
-                                    .y = f->y,
-                                    .to = to,
-                                    .bias = f->bias,
-                                    .relu = f->relu};
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t j = 0; j < k->cols; j++) {
-            int64_t r = (i - begin) * p->step[0] + k->top, s = j * p->step[1] + k->left;
-            int64_t row = i * p->out_step[0] + k->out_row, col = j * p->out_step[1] + k->out_col;
-            from[product.pixels] = (int32_t)((r * p->band.cols + s) * p->in_c);
-            to[product.pixels] = ((image * p->y_h + row) * p->y_w + col) * p->y_c;
-            if (++product.pixels == RUNGI_DIRECT_PIXELS)
-                multiply(f, k, &product);
+    const output_class *k = c->class;
+    int64_t row = i * p->out_step[0] + k->out_row;
+    for (int64_t j = 0; j < k->cols; j++) {
+        int64_t col = j * p->out_step[1] + k->out_col, at = c->product.pixels++;
+        c->from[at] = (int32_t)(from + j * p->step[1] * p->in_c);
+        c->to[at] = ((image * p->y_h + row) * p->y_w + col) * p->y_c;
+        if (c->product.pixels == RUNGI_DIRECT_PIXELS)
+            multiply(f, c);
+    }
+}
+
+static void run_class(const direct_work *f, const output_class *k, const float *band,
+                      const extent *e)
+{
+    const direct_plan *p = f->p;
+    collector c;
+    c.class = k;
+    c.product = (rungi_direct_product){.band = band,
+                                       .from = c.from,
+                                       .row = p->band.cols * p->in_c,
+                                       .k = (int64_t)k->window * p->in_c,
+                                       .runs = k->runs,
+                                       .panels = f->s.weights + k->at,
+                                       .y = f->y,
+                                       .to = c.to,
+                                       .bias = f->bias,
+                                       .relu = f->relu};
+    for (int64_t n = e->first; n < e->last; n++)
+        for (int64_t i = e->begin; i < e->end && i < k->rows; i++) {
+            int64_t row = (n - e->first) * band_rows(p, p->block) + (i - e->begin) * p->step[0];
+            collect_row(f, &c, n, i, ((row + k->top) * p->band.cols + k->left) * p->in_c);
         }
-    if (product.pixels)
-        multiply(f, k, &product);
+    if (c.product.pixels)
+        multiply(f, &c);
 }
 
 static void run_band(const direct_work *f, int64_t index, int thread)
 {
     const direct_plan *p = f->p;
-    int64_t blocks = rungi_direct_parts(p->rows, p->block), image = index / blocks;
-    int64_t begin = index % blocks * p->block, end = begin + p->block;
+    int64_t blocks = rungi_direct_parts(p->rows, p->block);
+    extent e = {.first = index / blocks * p->group, .begin = index % blocks * p->block};
+    e.last = e.first + p->group < p->images ? e.first + p->group : p->images;
+    e.end = e.begin + p->block;
     float *to = f->s.band + thread * f->s.band_size;
     rungi_direct_band band = p->band;
-    band.row += begin * p->row_step;
+    band.row += e.begin * p->row_step;
     band.rows = band_rows(p, p->block);
-    p->loops->band(&band, f->x + image * band.h * band.w * band.c, to);
-    for (int i = 0; i < p->classes; i++) {
-        const output_class *k = &p->class[i];
-        run_class(f, k, to, image, begin, end < k->rows ? end : k->rows);
-    }
+    for (int64_t n = e.first; n < e.last; n++)
+        p->loops->band(&band, f->x + n * band.h * band.w * band.c,
+                       to + (n - e.first) * band.rows * band.cols * band.c);
+    for (int i = 0; i < p->classes; i++)
+        run_class(f, &p->class[i], to, &e);
 }
 
 static rung_status run(const rungi_call *c, direct_work *f)
@@ -339,7 +378,7 @@ static rung_status run(const rungi_call *c, direct_work *f)
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++)
         pack_weights(f, i);
-    int64_t bands = p->images * rungi_direct_parts(p->rows, p->block);
+    int64_t bands = rungi_direct_parts(p->images, p->group) * rungi_direct_parts(p->rows, p->block);
     RUNGI_PARALLEL_TASKS(p->threads)
     for (int i = 0; i < p->threads; i++)
         for (int64_t b = bands * i / p->threads; b < bands * (i + 1) / p->threads; b++)

@@ -32,6 +32,7 @@
 
 enum {
     RUNGI_DIRECT_PIXELS = 512,     // of a product at most
+    RUNGI_DIRECT_AHEAD = 8,        // pixels that are fetched early
     RUNGI_DIRECT_BAND = 256 << 10, // bytes of a band aimed at
     RUNGI_DIRECT_STRIDE = 4,       // the largest stride
     RUNGI_DIRECT_TAPS = 121,       // of the largest window
@@ -63,7 +64,7 @@ typedef struct rungi_direct_taps {
 } rungi_direct_taps;
 
 // A product: for each of `pixels` pixels, whose window begins at band + from[p] and whose outputs
-// at y + to[p].
+// at y + to[p]. Behind the last pixel `from` has RUNGI_DIRECT_AHEAD more places in the band.
 typedef struct rungi_direct_product {
     const float *band;
     const int32_t *from;

@@ -94,6 +94,8 @@ WINO_INLINE void direct_block(const rungi_direct_product *p, const direct_piece 
 {
     wino_v sum[DIRECT_ROWS][DIRECT_PANEL], b[DIRECT_PANEL];
     const float *a[DIRECT_ROWS], *from = piece->b;
+    // The windows of the pixels behind these, spread over k.
+    const float *ahead = p->band + p->from[pixel + rows] + piece->at;
     WINO_UNROLL
     for (int i = 0; i < rows; i++) {
         float *y = p->y + p->to[pixel + i] + o;
@@ -116,6 +118,8 @@ WINO_INLINE void direct_block(const rungi_direct_product *p, const direct_piece 
                 sum[i][j] = wino_madd(one, b[j], sum[i][j]);
         }
         from += vectors * WINO_LANES;
+        __builtin_prefetch(ahead);
+        ahead += rows;
     }
     const wino_vi mask = (piece->last && p->relu ? -1 : 0) - (wino_vi){0};
     WINO_UNROLL
@@ -230,6 +234,7 @@ WINO_INLINE void direct_weight_block(const rungi_direct_product *p, const float 
     }
     for (int64_t n = 0; n < p->pixels; n++) {
         const float *a = band + p->from[n];
+        __builtin_prefetch(band + p->from[n + RUNGI_DIRECT_AHEAD]);
         WINO_UNROLL
         for (int j = 0; j < vectors; j++)
             b[j] = wino_load(z + j * WINO_LANES);

@@ -25,7 +25,7 @@
 
 enum {
     MOST_PARTS = 4,
-    PARTS_BYTES = 12 << 20, // of all parts' D
+    PARTS_BYTES = 6 << 20, // of all parts' D
     PIXELS = 96,            // of a band at least, if there are so many
     MOST_LANES = 64,        // of a panel
     OUTPUTS = 16,           // finished together
@@ -129,6 +129,8 @@ static int64_t find_pixels(const weight_plan *p, const extent *e, int64_t at, in
                             (i * p->step[0] * p->band.cols + j * p->step[1]) * p->band.c);
         in_dy[k] = (((e->first + n) * p->h + e->begin + i) * p->w + j) * p->panels.outputs;
     }
+    for (int k = 0; k < RUNGI_DIRECT_AHEAD; k++)
+        from[count + k] = 0;
     return count;
 }
 
@@ -150,7 +152,7 @@ static void run_pixels(const weight_work *f, int part, int slice, int thread,
 static void run_task(const weight_work *f, int part, int slice, int thread)
 {
     const weight_plan *p = f->p;
-    int32_t from[RUNGI_DIRECT_PIXELS];
+    int32_t from[RUNGI_DIRECT_PIXELS + RUNGI_DIRECT_AHEAD];
     int64_t in_dy[RUNGI_DIRECT_PIXELS], groups = rungi_direct_parts(p->images, p->group);
     float *band = f->s.band + thread * f->s.band_size;
     rungi_direct_product product = {.band = band,
