@@ -7,7 +7,7 @@
 //     gy -> [ batch_norm.backward + relu ] -> gx
 //
 // Where the activation's output was made of the taker's output alone (not of a sum with a
-// residual), it need not be read: the kernel can tell it from what it reads anyway.
+// residual), some kernels need not read it: they can tell it from what they read anyway.
 #include <string.h>
 
 #include "base/error.h"
@@ -40,16 +40,16 @@ static size_t taker_of(const rung_plan *p, size_t from, int g)
     return 0;
 }
 
-// Step b with activation a before it; false when out of memory.
-static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, rungi_query *out)
+// Step b with activation a before it, with or without a's output; false when out of memory.
+static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, bool with_output,
+                 rungi_query *out)
 {
     rungi_fused *fused = rungi_plan_block(p, sizeof *fused);
     rungi_operand *result = rungi_plan_block(p, sizeof *result);
     if (!fused || !result)
         return false;
-    const rung_graph *g = p->graph;
     *result = a->out[0];
-    if (g->nodes.data[a->node].in[0] == g->nodes.data[b->node].out[0])
+    if (!with_output)
         result->buffer = -1;
     *fused = (rungi_fused){a->op, a->attr, a->node, a->in, a->n_in, result};
     *out = *b;
@@ -57,6 +57,23 @@ static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, rungi
     out->n_fused = 1;
     out->gout = a->gout;
     return true;
+}
+
+// Joins the steps if the kernel that would run b can do it so.
+static rung_status try_join(rung_plan *p, const rungi_query *a, const rungi_query *b,
+                            rungi_query *joined, bool *can_out)
+{
+    const rung_graph *g = p->graph;
+    rungi_device_kind kind = p->device->backend->kind;
+    const rungi_kernel *alone = rungi_kernel_choose(b, kind, rungi_plan_policy(p), NULL);
+    bool made_of_b = g->nodes.data[a->node].in[0] == g->nodes.data[b->node].out[0];
+    *can_out = false;
+    for (int with = !made_of_b; with < 2 && !*can_out; with++) {
+        RUNG_CHECK(join(p, a, b, with, joined), RUNG_NO_MEMORY, "no memory for a plan");
+        const rungi_kernel *kernel = rungi_kernel_choose(joined, kind, rungi_plan_policy(p), NULL);
+        *can_out = kernel && kernel == alone && kernel->kind != RUNGI_REFERENCE;
+    }
+    return RUNG_OK;
 }
 
 rung_status rungi_plan_fuse_backward(rung_plan *p)
@@ -69,11 +86,9 @@ rung_status rungi_plan_fuse_backward(rung_plan *p)
         if (!taker || p->steps.data[taker].q.n_fused)
             continue;
         rungi_query joined;
-        RUNG_CHECK(join(p, &a->q, &p->steps.data[taker].q, &joined), RUNG_NO_MEMORY,
-                   "no memory for a plan");
-        const rungi_kernel *kernel =
-            rungi_kernel_choose(&joined, p->device->backend->kind, rungi_plan_policy(p), NULL);
-        if (!kernel || kernel->kind == RUNGI_REFERENCE)
+        bool can;
+        RUNG_TRY(try_join(p, &a->q, &p->steps.data[taker].q, &joined, &can));
+        if (!can)
             continue;
         p->steps.data[taker].q = joined;
         memmove(&p->steps.data[i], &p->steps.data[i + 1],

@@ -78,13 +78,14 @@ typedef struct rungi_wino_loops {
     // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
     void (*input)(const rungi_wino_image *image, const float *x, const float *zeros, int64_t first,
                   int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines, float *v);
-    // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
-    // floats apart, of which `panels` describes a whole one. Adds the pixels' sums to sums[outputs,
-    // rounded up to vectors] where that is not NULL.
-    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *zeros,
-                     int64_t first, int64_t count, const rungi_wino_panels *panels,
-                     int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
-                     float *sums);
+    // Z of the same tiles of dy, which is 0 where gate (NULL: nowhere) is not positive, to row
+    // `row` and on; Z has chunks of outputs, `chunk_stride` floats apart, of which `panels`
+    // describes a whole one. Adds the pixels' sums to sums[outputs, rounded up to vectors] where
+    // that is not NULL.
+    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *gate,
+                     const float *zeros, int64_t first, int64_t count,
+                     const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
+                     rungi_wino_lines lines, float *z, float *sums);
     // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
     // which begin at output `out_begin`.
     void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
