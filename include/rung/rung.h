@@ -24,6 +24,7 @@
 #include "rung/pack.h"
 #include "rung/plan.h"
 #include "rung/predict.h"
+#include "rung/roofline.h"
 #include "rung/safetensors.h"
 #include "rung/schedule.h"
 #include "rung/state.h"

@@ -127,6 +127,9 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
 
+// session_step.c: what the optimizer is to do in step `step` (from 0).
+rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step);
+
 // session_step.c: forward and backward of a batch as step `step` (from 0), for rung_optimizer_step
 // with `update` to follow; and a whole step, as training without a trainer's checks takes it.
 rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, int64_t step,
