@@ -98,6 +98,23 @@ static void any_number_of_threads_under_exact(void **state)
     check_same(CNN, threads, "exact=true");
 }
 
+#ifndef __SANITIZE_THREAD__
+// Own kernels do not need exact for that: 8 images, so that linear layers have own kernels too.
+static void any_number_of_threads_with_own_kernels(void **state)
+{
+    (void)state;
+    static const char *const threads[] = {"device.threads=1", "device.threads=2",
+                                          "device.threads=3", NULL};
+    check_same("data: {source: synthetic, batch_size: 8, synthetic: {shape: [3, 32, 32], count: "
+               "16, classes: 4}}\n"
+               "model: {name: dlf_cnn}\n"
+               "optim: {name: sgd, lr: 0.05, momentum: 0.9}\n"
+               "plan: {kernels: own, winograd: true, fuse: true, layout: channels_last}\n"
+               "train: {epochs: 2}\n",
+               threads, NULL);
+}
+#endif
+
 static void five_runs_with_two_threads(void **state)
 {
     (void)state;
@@ -144,6 +161,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers),
         cmocka_unit_test(any_number_of_threads_under_exact),
+#ifndef __SANITIZE_THREAD__
+        cmocka_unit_test(any_number_of_threads_with_own_kernels),
+#endif
         cmocka_unit_test(five_runs_with_two_threads),
         cmocka_unit_test(another_seed_gives_other_weights),
         cmocka_unit_test(the_cases_depend_on_augmentation),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The benchmark of every operator runs, and its table is in order. Times are not judged.
-#include "testing.h"
+#include "training.h"
 
 #include "ops/trial.h"
-#include "rung/opbench.h"
+#include "rung/roofline.h"
 
 static int calls;
 
@@ -18,6 +18,21 @@ static void count_call(void *user, int64_t done, int64_t total, const char *what
 static bool same_pass(const rung_opbench_row *a, const rung_opbench_row *b)
 {
     return strcmp(a->case_name, b->case_name) == 0 && strcmp(a->pass, b->pass) == 0;
+}
+
+// The rival is another kernel, and no other one is faster.
+static void check_rival(const rung_opbench *b, const rung_opbench_row *r)
+{
+    for (int place = 0; place < 2; place++) {
+        assert_true(!r->rival[place] || strcmp(r->rival[place], r->kernel) != 0);
+        for (int64_t k = 0; k < b->count; k++) {
+            const rung_opbench_row *x = &b->rows[k];
+            if (!same_pass(r, x) || strcmp(r->kernel, x->kernel) == 0)
+                continue;
+            assert_non_null(r->rival[place]);
+            assert_true(r->rival_seconds[place] <= x->seconds[place]);
+        }
+    }
 }
 
 // Rows of a case and pass stand together; one is the best with each number of threads; in each
@@ -41,9 +56,10 @@ static void check_rows(const rung_opbench *b)
             chosen += x->chosen && strcmp(x->layout, r->layout) == 0;
         }
         assert_true(best[0] >= 1 && best[1] >= 1);
+        check_rival(b, r);
         assert_true(chosen <= 1);
         assert_near(r->bytes_share[0], r->bytes / r->seconds[0] / b->machine.bytes[0], 1e-9);
-        assert_near(r->flops_share[1], r->flops / r->seconds[1] / b->machine.flops[1], 1e-9);
+        assert_near(r->flops_share[1], r->executed / r->seconds[1] / b->machine.flops[1], 1e-9);
     }
 }
 
@@ -94,9 +110,52 @@ static void mistakes(void **state)
     rung_context_destroy(&context);
 }
 
+// Each step of the plan once, in order, then the optimizer; their times are parts of the step's.
+static void roofline_of_a_step(void **state)
+{
+    (void)state;
+    training_log log;
+    rung_context *own = training_context(&log);
+    rung_config *config = training_config(own, TRAINING_MLP "plan: {fuse: true}\n", NULL);
+    const rung_machine machine = {.threads = 1, .flops = {1e9, 1e9}, .bytes = {1e9, 1e9}};
+    rung_roofline r;
+    char *svg;
+    assert_ok(rung_roofline_run(own, config,
+                                &(rung_roofline_options){.steps = 5, .machine = &machine}, &r));
+    double sum = 0;
+    bool fused = false;
+    for (int64_t i = 0; i < r.count; i++) {
+        const rung_roofline_row *row = &r.rows[i];
+        assert_true(row->seconds >= 0 && row->bytes > 0);
+        assert_near(row->share, row->seconds / r.step_seconds, 1e-12);
+        assert_near(row->ceiling * row->seconds * 1e9, row->arithmetic ? row->flops : row->bytes,
+                    1e-3);
+        fused |= strcmp(row->layer, "fc1") == 0 && strcmp(row->fused, " + relu") == 0;
+        sum += row->seconds;
+    }
+    assert_true(fused);
+    assert_true(sum > 0 && sum < 2 * r.step_seconds);
+    assert_string_equal(r.rows[r.count - 1].op, "sgd");
+    assert_string_equal(r.rows[r.count - 1].pass, "step");
+    // 64 x 16 and 16 x 4 weights with their biases: read with the gradient, written
+    assert_near(r.rows[r.count - 1].bytes, (64 * 16 + 16 + 16 * 4 + 4) * 4 * 3, 1e-9);
+    assert_ok(rung_roofline_draw(&r, &svg));
+    assert_non_null(strstr(svg, "fc1 backward_weight"));
+    assert_non_null(strstr(svg, "mlp, batch 8"));
+    free(svg);
+    rung_roofline_fini(&r);
+    assert_ok(rung_config_override(config, "exact=true"));
+    assert_fails(RUNG_UNSUPPORTED,
+                 "a roofline needs exact=false: under exact shards run side by side",
+                 rung_roofline_run(own, config, &(rung_roofline_options){.machine = &machine}, &r));
+    rung_config_destroy(&config);
+    rung_context_destroy(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(roofline_of_a_step),
         cmocka_unit_test(every_operator),
         cmocka_unit_test(mistakes),
     };

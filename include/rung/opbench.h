@@ -23,16 +23,24 @@ typedef struct rung_machine {
                           // core. Where they differ much, cores have moved: measure again
 } rung_machine;
 
+// Measures that, in about a third of a second. Errors: RUNG_NO_MEMORY.
+RUNG_API rung_status rung_machine_measure(rung_context *context, int threads,
+                                          rung_machine *machine_out);
+
 // One kernel on one case, with one thread and with all.
 typedef struct rung_opbench_row {
     const char *case_name, *pass, *layout, *kernel;
     char shape[160];       // of the case's inputs
-    double flops, bytes;   // operations, and bytes that must move when nothing is cached
+    double flops;          // operations of the operator
+    double executed;       // those that the kernel executes (fewer with Winograd's method)
+    double bytes;          // that must move when nothing is cached
     double seconds[2];     // median of a call
-    double flops_share[2]; // of the machine's arithmetic
+    double flops_share[2]; // of the machine's arithmetic: executed operations
     double bytes_share[2]; // of its memory; above 1 where caches hold the operands
     bool chosen;           // the planner takes it in this layout
     bool best[2];          // the shortest of all layouts and kernels for this case and pass
+    const char *rival[2];  // the fastest other kernel of any layout; NULL: there is none
+    double rival_seconds[2];
 } rung_opbench_row;
 
 typedef struct rung_opbench {

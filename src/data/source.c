@@ -67,6 +67,15 @@ size_t rungi_field_bytes(const rung_field *field)
     return (size_t)count * rung_dtype_size(field->dtype);
 }
 
+int64_t rungi_batch_bytes(const rung_batch *batch)
+{
+    int64_t bytes = 0, count;
+    for (int f = 0; f < batch->field_count; f++)
+        if (rung_shape_count(&batch->fields[f].shape, &count) == RUNG_OK)
+            bytes += count * (int64_t)rung_dtype_size(batch->fields[f].dtype);
+    return bytes;
+}
+
 void rungi_source_describe(const rung_source *source, int64_t index, char *out, size_t size)
 {
     char place[512] = "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts as SVG: lines (loss curves) and horizontal bars with intervals (the ladder).
+// Charts as SVG: lines (loss curves), horizontal bars with intervals (the ladder), and a roofline.
 //
 // The drawing stands alone: no script, no font, no other file. Colours follow prefers-color-scheme.
 // It can be a file or part of an HTML page; its class names begin with rg-. Text is measured with
@@ -64,5 +64,29 @@ typedef struct rungi_svg_bars {
 
 // Adds the drawing to `out`; bars begin at zero. Errors: RUNG_NO_MEMORY.
 rung_status rungi_svg_bar_chart(const rungi_svg_bars *chart, rungi_string *out);
+
+// A piece of work: a circle whose area is its time.
+typedef struct rungi_svg_point {
+    const char *label; // for the table of the longest
+    const char *group; // decides the colour
+    double flops, bytes, seconds;
+} rungi_svg_point;
+
+typedef struct rungi_svg_roofline {
+    const char *title;
+    double flops, bytes;         // ceilings a second, of `threads` threads
+    double flops_one, bytes_one; // the same of one thread
+    int threads;
+    double total;      // seconds that shares are taken of
+    int width, height; // 0: 1040 x 600
+    const rungi_svg_point *points;
+    size_t count;
+} rungi_svg_roofline;
+
+// Adds the drawing to `out`: operations a second over operations per byte, both logarithmic, under
+// the roof of what memory and arithmetic allow; a table of the longest pieces beside it. Work of
+// fewer operations per byte than the axis begins with stands at its left end, as far below the roof
+// as its bytes a second are. Errors: RUNG_NO_MEMORY.
+rung_status rungi_svg_roofline_chart(const rungi_svg_roofline *chart, rungi_string *out);
 
 #endif

@@ -270,6 +270,74 @@ static void all_bars(const char *folder)
     bars(folder, "bars_zero", plain);
 }
 
+static double unit_number(const rungi_random *random, int index)
+{
+    return rungi_unit_f64(rungi_random_u64(random, (uint64_t)index));
+}
+
+static void roofline(const char *folder, const char *name, rungi_svg_roofline chart)
+{
+    rungi_string out = {0};
+    assert_ok(rungi_svg_roofline_chart(&chart, &out));
+    finish(&out, folder, name);
+}
+
+// Steps of a network: half of them bound by memory, half by arithmetic, some in caches.
+static void all_rooflines(const char *folder)
+{
+    enum { MANY = 70 };
+    static const char *const groups[] = {"conv2d",  "batch_norm", "linear", "add",
+                                         "relu",    "max_pool2d", "sgd",    "dropout",
+                                         "reorder", "flatten"};
+    static rungi_svg_point points[MANY];
+    static char labels[MANY][64];
+    rungi_random random = rungi_random_make(6, RUNGI_PURPOSE_TEST, 0, 0, 0);
+    double total = 0;
+    for (int i = 0; i < MANY; i++) {
+        double bytes = exp(12 + 5 * unit_number(&random, i * 4));
+        double flops = bytes * exp(8 * unit_number(&random, i * 4 + 1) - 2);
+        double slow = 1 + 3 * unit_number(&random, i * 4 + 2);
+        snprintf(labels[i], sizeof labels[i], "layer%d.%d.conv%d backward_weight", i / 16,
+                 i / 4 % 4, i % 4);
+        points[i] = (rungi_svg_point){labels[i], groups[i % 10], i % 9 ? flops : 0, bytes,
+                                      fmax(bytes / 31e9, flops / 202e9) * slow};
+        total += points[i].seconds;
+    }
+    rungi_svg_roofline chart = {"resnet18, batch 16: a training step of 612 ms",
+                                202e9,
+                                31e9,
+                                101e9,
+                                24e9,
+                                2,
+                                total,
+                                0,
+                                0,
+                                points,
+                                MANY};
+    roofline(folder, "roofline", chart);
+    chart.width = 640;
+    chart.height = 420;
+    roofline(folder, "roofline_narrow", chart);
+    chart.threads = 1;
+    chart.count = 1;
+    chart.title = NULL;
+    roofline(folder, "roofline_one", chart);
+    points[0] = (rungi_svg_point){"nothing", "none", 0, 0, 0};
+    points[1] = (rungi_svg_point){"instant", "none", 1e9, 1e9, 0};
+    points[2] = (rungi_svg_point){"far <away> & \"quoted\"", "odd", 1e15, 1, 1};
+    chart.count = 3;
+    roofline(folder, "roofline_odd", chart);
+    chart.count = 0;
+    chart.total = 0;
+    roofline(folder, "roofline_none", chart);
+}
+
+static void texts_of_rooflines(void **state)
+{
+    (void)state;
+    all_rooflines(NULL);
+}
+
 static void texts_of_lines(void **state)
 {
     (void)state;
@@ -364,12 +432,13 @@ int main(int argc, char **argv)
         all_lines(argv[2]);
         all_ranges(argv[2]);
         all_bars(argv[2]);
+        all_rooflines(argv[2]);
         return 0;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_of_lines), cmocka_unit_test(texts_of_ranges),
         cmocka_unit_test(texts_of_bars),  cmocka_unit_test(tick_labels),
-        cmocka_unit_test(thins_out),
+        cmocka_unit_test(thins_out),      cmocka_unit_test(texts_of_rooflines),
     };
     return RUN_TESTS(tests);
 }

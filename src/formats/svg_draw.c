@@ -59,6 +59,15 @@ static char *clean(const char *text)
     return copy;
 }
 
+void rungi_svg_tooltip(rungi_string *out, const char *text)
+{
+    char *whole = clean(text);
+    rungi_string_add(out, "<title>");
+    escape(out, whole ? whole : "");
+    rungi_string_add(out, "</title>");
+    free(whole);
+}
+
 void rungi_svg_begin(rungi_string *out, int width, int height, const char *title)
 {
     rungi_string_add(out,
@@ -66,13 +75,8 @@ void rungi_svg_begin(rungi_string *out, int width, int height, const char *title
                      "width=\"%d\" height=\"%d\" role=\"img\" font-family=\"system-ui,"
                      "-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif\">",
                      width, height, width, height);
-    char *whole = title ? clean(title) : NULL;
-    if (whole && *whole) {
-        rungi_string_add(out, "<title>");
-        escape(out, whole);
-        rungi_string_add(out, "</title>");
-    }
-    free(whole);
+    if (title && *title)
+        rungi_svg_tooltip(out, title);
     rungi_string_append(out, styles, sizeof styles - 1);
     rungi_string_add(out, "<rect class=\"rg-bg\" width=\"%d\" height=\"%d\"/>", width, height);
 }

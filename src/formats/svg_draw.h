@@ -19,6 +19,9 @@ void rungi_svg_attribute(rungi_string *out, const char *name, double value);
 void rungi_svg_line(rungi_string *out, const char *classes, double x1, double y1, double x2,
                     double y2);
 
+// Adds a <title> with the text: what is shown while the pointer rests on the element around it.
+void rungi_svg_tooltip(rungi_string *out, const char *text);
+
 // Width of a text in pixels at a font size.
 double rungi_svg_text_width(const char *text, double size);
 

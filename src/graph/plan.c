@@ -25,8 +25,11 @@ void rungi_step_operands(const rungi_step *s, rungi_operand_fn fn, void *user)
         visit(q->gout, q->op->n_out, false, fn, user);
         visit(q->gin, q->n_in, true, fn, user);
     }
-    for (int i = 0; i < q->n_fused; i++) // in[0] is never stored
-        visit(q->fused[i].in + 1, q->fused[i].n_in - 1, false, fn, user);
+    for (int i = 0; i < q->n_fused; i++)
+        if (forward) // in[0] is never stored
+            visit(q->fused[i].in + 1, q->fused[i].n_in - 1, false, fn, user);
+        else
+            visit(q->fused[i].out, 1, false, fn, user);
 }
 
 static rung_status resolve_symbols(rung_plan *p, const rung_compile_options *o)
@@ -64,8 +67,10 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
     RUNG_TRY(resolve_symbols(p, options));
     RUNG_TRY(check_outputs(p->graph, options));
     RUNG_TRY(rungi_plan_build(p));
-    if (p->options.fuse)
+    if (p->options.fuse) {
         RUNG_TRY(rungi_plan_fuse(p));
+        RUNG_TRY(rungi_plan_fuse_backward(p));
+    }
     RUNG_TRY(rungi_plan_select(p));
     rungi_plan_update(p);
     rungi_plan_in_place(p);

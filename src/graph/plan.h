@@ -5,6 +5,7 @@
 //   build.c            live nodes and values, layouts -> tensors and steps, forward and backward
 //   passes/layout.c    which layout each image is kept in
 //   passes/fuse.c      elementwise operators into the step before
+//   passes/fuse_backward.c  their backward into the step that follows
 //   select.c           a kernel for each step, and its state
 //   passes/update.c    which kernels update parameters themselves
 //   passes/inplace.c   outputs written over inputs that nobody reads again
@@ -92,6 +93,7 @@ rung_status rungi_plan_build(rung_plan *p);
 rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
                                rungi_layout *value_layout, rungi_layout *node_layout);
 rung_status rungi_plan_fuse(rung_plan *p);
+rung_status rungi_plan_fuse_backward(rung_plan *p);
 rung_status rungi_plan_select(rung_plan *p);
 void rungi_plan_update(rung_plan *p);
 void rungi_plan_in_place(rung_plan *p);
@@ -99,6 +101,8 @@ rung_status rungi_plan_place(rung_plan *p);
 
 // Does step `s` read or write tensor t itself (not an alias of it)?
 bool rungi_step_reads(const rungi_step *s, int tensor);
+// How many steps read the memory of tensor t.
+int rungi_plan_reads(const rung_plan *p, int tensor);
 bool rungi_step_writes(const rungi_step *s, int tensor);
 // Calls fn for each operand that the step reads and writes (absent ones left out).
 typedef void (*rungi_operand_fn)(void *user, const rungi_operand *operand, bool write);

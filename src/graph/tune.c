@@ -152,6 +152,8 @@ static void describe_work(const rungi_query *q, rungi_string *out)
         q->op->describe(q->attr, out);
     rungi_string_add(out, "}");
     describe_operands(out, q->in, q->n_in);
+    if (q->pass != RUNGI_FORWARD && q->n_fused)
+        describe_operands(out, q->fused[0].out, 1);
     rungi_string_add(out, " ->");
     describe_operands(out, q->out, q->n_out);
     if (q->pass != RUNGI_FORWARD)
@@ -206,8 +208,10 @@ static rung_status bench_init(bench *b, const rungi_query *q)
     most = largest_buffer(q->out, q->n_out, most);
     most = largest_buffer(q->gout, q->op->n_out, most);
     most = largest_buffer(q->gin, q->n_in, most);
-    for (int i = 0; i < q->n_fused; i++)
+    for (int i = 0; i < q->n_fused; i++) {
         most = largest_buffer(q->fused[i].in, q->fused[i].n_in, most);
+        most = largest_buffer(q->fused[i].out, 1, most);
+    }
     most += 1 + q->n_in + q->n_out; // for fill_hidden
     *b = (bench){.ptr = calloc((size_t)most, sizeof *b->ptr), .count = most};
     b->failed = !b->ptr;
@@ -215,8 +219,10 @@ static rung_status bench_init(bench *b, const rungi_query *q)
     provide(b, q->out, q->n_out);
     provide(b, q->gout, q->op->n_out);
     provide(b, q->gin, q->n_in);
-    for (int i = 0; i < q->n_fused; i++)
+    for (int i = 0; i < q->n_fused; i++) {
         provide(b, q->fused[i].in, q->fused[i].n_in);
+        provide(b, q->fused[i].out, 1);
+    }
     if (b->failed) {
         bench_fini(b);
         return RUNG_FAIL(RUNG_NO_MEMORY, "no memory to measure kernels");
@@ -279,6 +285,7 @@ static rung_status fill_hidden(bench *b, rung_context *context, const rungi_quer
     forward.in = in;
     forward.out = out;
     forward.gout = forward.gin = NULL;
+    forward.n_fused = 0;
     rung_status status = RUNG_OK;
     if (in && out) {
         provide(b, in, q->n_in);

@@ -128,6 +128,11 @@ double rungi_no_flops(const rungi_query *q)
     return 0;
 }
 
+double rungi_kernel_flops(const rungi_kernel *kernel, const rungi_query *q)
+{
+    return kernel->flops ? kernel->flops(q) : rungi_query_cost(q).flops;
+}
+
 static double present_bytes(const rungi_operand *operands, int count, uint32_t mask)
 {
     double bytes = 0;
@@ -143,12 +148,16 @@ rungi_cost rungi_query_cost(const rungi_query *q)
     cost.flops = q->op->flops ? q->op->flops(q) : (double)rungi_operand_count(&q->out[0]);
     if (q->pass == RUNGI_FORWARD) {
         cost.bytes = present_bytes(q->in, q->n_in, ~0u) + present_bytes(q->out, q->n_out, ~0u);
+        for (int i = 0; i < q->n_fused; i++)
+            cost.bytes += present_bytes(q->fused[i].in + 1, q->fused[i].n_in - 1, ~0u);
     } else {
         const rungi_pass *pass = rungi_query_pass(q);
         cost.bytes = present_bytes(q->in, q->n_in, pass->reads_in) +
                      present_bytes(q->out, q->n_out, pass->reads_out) +
                      present_bytes(q->gout, q->op->n_out, ~0u) +
                      present_bytes(q->gin, q->n_in, pass->gives);
+        for (int i = 0; i < q->n_fused; i++)
+            cost.bytes += present_bytes(q->fused[i].out, 1, ~0u);
     }
     return cost;
 }

@@ -45,14 +45,17 @@ typedef struct rungi_operand {
     int buffer;
 } rungi_operand;
 
-// An elementwise operator that a kernel is asked to apply to its output before storing it.
+// Forward: an elementwise operator that a kernel is asked to apply to its output before storing it.
+// Backward: the elementwise operator that follows; its own backward is to be applied to the
+// gradient while that is read.
 typedef struct rungi_fused {
     const rungi_op *op;
     const void *attr;
     int node;
     const rungi_operand *in; // all its inputs; in[0] is the value that is never stored
     int n_in;
-    const rungi_operand *out;
+    const rungi_operand *out; // backward: absent where it was made of this operator's output 0
+                              // alone, so that a kernel can tell it
 } rungi_fused;
 
 enum { RUNGI_FORWARD = -1 };
@@ -76,7 +79,9 @@ typedef struct rungi_query {
     const rungi_operand *gout; // gradients of the outputs; backward passes only
     const rungi_operand *gin;  // gradients of the inputs, to be written; backward passes only
     int n_in, n_out;
-    const rungi_fused *fused; // applied in order to output 0; out[0] is then the last one's output
+    // Forward: applied in order to output 0; out[0] is then the last one's output. Backward: one at
+    // most; gout[0] is then the gradient of its output.
+    const rungi_fused *fused;
     int n_fused;
     bool training;  // layers behave as in training (batch statistics, dropout)
     bool gradients; // a backward pass follows: hidden outputs are needed
@@ -90,7 +95,11 @@ typedef struct rungi_query {
 // element once.
 typedef struct rungi_update {
     void (*apply)(void *self, int64_t at, const float *grad, int64_t count);
+    // The same with factor * x[i] as the gradient. NULL: only `apply` does it.
+    void (*apply_scaled)(void *self, int64_t at, float factor, const float *x, int64_t count);
     void *self; // NULL: the gradient is to be stored
+    // A gradient of zeros changes nothing (but the sign of a zero): it need not be handed over.
+    bool zero_is_nothing;
 } rungi_update;
 
 // Numbers that change from step to step.
@@ -132,11 +141,13 @@ typedef struct rungi_kernel {
     // Was it measured to be the fastest for work of this shape? Such a kernel goes before the
     // others of its list. NULL: never.
     bool (*prefers)(const rungi_query *q);
-    // Forward: it applies the query's fused operators, those that can_run accepts. Without this it
-    // is never asked to.
+    // It applies the query's fused operators, those that can_run accepts. Without this it is never
+    // asked to.
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
+    // Operations that it executes, where these are others than the operator's. NULL: those.
+    double (*flops)(const rungi_query *q);
     // Makes the state for this work. NULL: there is none.
     rung_status (*create)(const rungi_query *q, rungi_setup *setup);
     void (*destroy)(void *state);
@@ -234,6 +245,8 @@ const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind 
                                         rungi_policy policy, rungi_string *log);
 
 rungi_cost rungi_query_cost(const rungi_query *q);
+// Operations that the kernel executes for the query.
+double rungi_kernel_flops(const rungi_kernel *kernel, const rungi_query *q);
 
 // For `flops` of what only moves elements: 0.
 double rungi_no_flops(const rungi_query *q);

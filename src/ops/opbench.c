@@ -53,7 +53,7 @@ static void describe_inputs(const rungi_case *c, char *out, size_t size)
 
 static void fill_shares(const rung_machine *m, int place, rung_opbench_row *row)
 {
-    row->flops_share[place] = row->flops / row->seconds[place] / m->flops[place];
+    row->flops_share[place] = row->executed / row->seconds[place] / m->flops[place];
     row->bytes_share[place] = row->bytes / row->seconds[place] / m->bytes[place];
 }
 
@@ -68,6 +68,7 @@ static rung_status measure(bench *b, const rungi_trial *trials, rungi_query *que
                             .layout = rungi_layout_name(t->layout),
                             .kernel = kernel->name,
                             .flops = cost.flops,
+                            .executed = rungi_kernel_flops(kernel, q),
                             .bytes = cost.bytes,
                             .chosen = chosen};
     describe_inputs(t->which, row.shape, sizeof row.shape);
@@ -235,17 +236,25 @@ static int by_case_and_pass(const void *a, const void *b)
     return order ? order : strcmp(x->pass, y->pass);
 }
 
-// Marks the shortest of each case and pass.
-static void mark_best(rung_opbench_row *rows, size_t count)
+// Marks the shortest of each case and pass, and beside each row its fastest rival.
+static void mark_best(rung_opbench_row *rows, size_t count, int place)
 {
-    for (size_t i = 0; i < count; i++)
-        for (int place = 0; place < 2; place++) {
-            rows[i].best[place] = true;
-            for (size_t k = 0; k < count; k++)
-                if (by_case_and_pass(&rows[i], &rows[k]) == 0 &&
-                    rows[k].seconds[place] < rows[i].seconds[place])
-                    rows[i].best[place] = false;
+    for (size_t i = 0; i < count; i++) {
+        rung_opbench_row *row = &rows[i];
+        row->best[place] = true;
+        for (size_t k = 0; k < count; k++) {
+            const rung_opbench_row *other = &rows[k];
+            double s = other->seconds[place];
+            if (by_case_and_pass(row, other) != 0)
+                continue;
+            row->best[place] &= s >= row->seconds[place];
+            if (strcmp(row->kernel, other->kernel) != 0 &&
+                (!row->rival[place] || s < row->rival_seconds[place])) {
+                row->rival[place] = other->kernel;
+                row->rival_seconds[place] = s;
+            }
         }
+    }
 }
 
 // Brings the layouts of a pass together: rows were made by case, layout and pass. Stable.
@@ -267,22 +276,28 @@ static void order_rows(bench *b)
 
 // ---- all --------------------------------------------------------------------------------------
 
+rung_status rung_machine_measure(rung_context *context, int threads, rung_machine *machine_out)
+{
+    rungi_ceilings c;
+    RUNG_TRY(rungi_ceilings_measure(context, threads, &c));
+    *machine_out = (rung_machine){.isa = c.isa,
+                                  .threads = threads,
+                                  .flops = {c.flops[0], c.flops[1]},
+                                  .bytes = {c.bytes[0], c.bytes[1]},
+                                  .round_trip = {c.round_trip}};
+    return RUNG_OK;
+}
+
 static rung_status measure_machine(bench *b)
 {
     int threads = b->options->threads;
-    rungi_ceilings c;
     if (b->options->machine) {
         b->machine = *b->options->machine;
         return RUNG_OK;
     }
     if (threads <= 0)
         threads = rungi_core_count();
-    RUNG_TRY(rungi_ceilings_measure(b->context, threads, &c));
-    b->machine = (rung_machine){.isa = c.isa,
-                                .threads = threads,
-                                .flops = {c.flops[0], c.flops[1]},
-                                .bytes = {c.bytes[0], c.bytes[1]},
-                                .round_trip = {c.round_trip}};
+    RUNG_TRY(rung_machine_measure(b->context, threads, &b->machine));
     return RUNG_OK;
 }
 
@@ -319,7 +334,8 @@ done:
         return status;
     }
     order_rows(&b);
-    mark_best(b.rows.data, b.rows.count);
+    for (int place = 0; place < 2; place++)
+        mark_best(b.rows.data, b.rows.count, place);
     *result_out = (rung_opbench){b.machine, b.rows.data, (int64_t)b.rows.count};
     return RUNG_OK;
 }

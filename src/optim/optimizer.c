@@ -196,6 +196,7 @@ static void choose_kernels(rung_optimizer *opt, rung_isa isa)
     const rungi_step_kernels *kernels = rungi_step_kernels_for(isa);
     const rung_optimizer_options *o = &opt->options;
     opt->sum_squares = kernels->sum_squares;
+    opt->step_scaled = kernels->sgd_scaled;
     if (o->kind != RUNG_OPTIMIZER_SGD)
         opt->step = kernels->adam;
     else if (o->nesterov)

@@ -21,7 +21,9 @@ enum { RUNGI_OPTIM_PARALLEL = 32768 };
 // A parameter that is updated piece by piece while its gradient is computed.
 typedef struct rungi_optim_part {
     rungi_step_fn *step;
+    rungi_step_scaled_fn *step_scaled;
     rungi_step_coef coef;
+    bool plain;                                  // p -= lr * g, and nothing else
     float *param, *state[RUNG_OPTIMIZER_STATES]; // of its first element; NULL: no such state
     atomic_bool bad;                             // a gradient was not finite
 } rungi_optim_part;
@@ -69,6 +71,7 @@ struct rung_optimizer {
     float *state[RUNG_OPTIMIZER_STATES];
     bool owns_state;
     rungi_step_fn *step; // the loop of this optimizer
+    rungi_step_scaled_fn *step_scaled;
     double (*sum_squares)(const float *x, int64_t count);
 };
 
@@ -112,6 +115,10 @@ rungi_optim_part *rungi_optimizer_take(rung_optimizer *optimizer, int64_t segmen
                                        const rung_optimizer_update *update);
 // Updates elements [at, at + count) of the segment with their gradient. From any thread.
 void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64_t count);
+
+// The same where the gradient is factor * x[i]. For plain parts only.
+void rungi_optimizer_apply_scaled(void *self, int64_t at, float factor, const float *x,
+                                  int64_t count);
 
 // The segment that begins at that element; -1: none.
 int64_t rungi_optimizer_segment_at(const rung_optimizer *optimizer, int64_t begin);

@@ -245,7 +245,10 @@ rungi_optim_part *rungi_optimizer_take(rung_optimizer *opt, int64_t segment, flo
     rungi_optim_segment *s = &opt->segments[segment];
     rungi_optim_part *part = &s->part;
     part->step = opt->step;
+    part->step_scaled = opt->step_scaled;
     part->coef = coef_of(opt, s->group, s->steps, &u->rates, unscale_of(u), limit_of(u));
+    part->plain = opt->options.kind == RUNG_OPTIMIZER_SGD && rungi_step_is_plain(&part->coef) &&
+                  opt->state_count == 0;
     part->param = params + s->begin;
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         part->state[i] = opt->state[i] ? opt->state[i] + s->begin : NULL;
@@ -259,6 +262,14 @@ void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64
     rungi_optim_part *p = self;
     if (p->step(&p->coef, p->param + at, grad, p->state[0] ? p->state[0] + at : NULL,
                 p->state[1] ? p->state[1] + at : NULL, count))
+        atomic_store(&p->bad, true);
+}
+
+void rungi_optimizer_apply_scaled(void *self, int64_t at, float factor, const float *x,
+                                  int64_t count)
+{
+    rungi_optim_part *p = self;
+    if (p->step_scaled(&p->coef, p->param + at, factor, x, count))
         atomic_store(&p->bad, true);
 }
 

@@ -2,6 +2,7 @@
 #include "optim/step_loops.h"
 
 const rungi_step_kernels rungi_step_kernels_cpu = {
+    .sgd_scaled = step_sgd_scaled,
     .sgd = step_sgd,
     .sgd_momentum = step_sgd_momentum,
     .sgd_nesterov = step_sgd_nesterov,

@@ -5,6 +5,7 @@
 #ifndef RUNGI_OPTIM_STEP_KERNELS_H
 #define RUNGI_OPTIM_STEP_KERNELS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,7 +31,18 @@ typedef struct rungi_step_coef {
 typedef bool rungi_step_fn(const rungi_step_coef *coef, float *param, const float *grad,
                            float *state0, float *state1, int64_t count);
 
+// Does a step of SGD without momentum come to p -= lr * g, whatever g is?
+static inline bool rungi_step_is_plain(const rungi_step_coef *c)
+{
+    return c->grad_scale == 1 && c->weight_decay == 0 && c->grad_limit == INFINITY;
+}
+
+// The plain step of SGD with factor * x[i], rounded, as the gradient.
+typedef bool rungi_step_scaled_fn(const rungi_step_coef *coef, float *param, float factor,
+                                  const float *x, int64_t count);
+
 typedef struct rungi_step_kernels {
+    rungi_step_scaled_fn *sgd_scaled;
     rungi_step_fn *sgd;
     rungi_step_fn *sgd_momentum;
     rungi_step_fn *sgd_nesterov;

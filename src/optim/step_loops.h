@@ -48,12 +48,25 @@ static bool step_sgd_plain(const rungi_step_coef *coef, float *restrict param,
     return bad;
 }
 
+static bool step_sgd_scaled(const rungi_step_coef *coef, float *restrict param, float factor,
+                            const float *restrict x, int64_t count)
+{
+    const float lr = coef->lr;
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        float grad = factor * x[i];
+        bad |= step_nonfinite(grad);
+        param[i] -= lr * grad;
+    }
+    return bad;
+}
+
 static bool step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,
                      float *restrict state0, float *restrict state1, int64_t count)
 {
     (void)state0, (void)state1;
     const rungi_step_coef c = *coef;
-    if (c.grad_scale == 1 && c.weight_decay == 0 && c.grad_limit == INFINITY)
+    if (rungi_step_is_plain(coef))
         return step_sgd_plain(coef, param, grad, state0, state1, count);
     uint32_t bad = 0;
     for (int64_t i = 0; i < count; i++) {

@@ -71,10 +71,16 @@ static void begin_updates(rungi_engine *e)
         int entry = e->state->entry_of[plan->tensors.data[grad].value];
         int64_t segment = rungi_optimizer_segment_at(b->optimizer, e->state->entries[entry].offset);
         instance->updates[grad] = (rungi_update){0};
-        if (segment >= 0)
-            instance->updates[grad] = (rungi_update){
-                rungi_optimizer_apply_part,
-                rungi_optimizer_take(b->optimizer, segment, e->state->params, b->update)};
+        if (segment < 0)
+            continue;
+        rungi_optim_part *part =
+            rungi_optimizer_take(b->optimizer, segment, e->state->params, b->update);
+        instance->updates[grad] = (rungi_update){
+            .apply = rungi_optimizer_apply_part,
+            .apply_scaled = part->plain ? rungi_optimizer_apply_scaled : NULL,
+            .self = part,
+            .zero_is_nothing = part->plain,
+        };
     }
 }
 

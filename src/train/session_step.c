@@ -17,14 +17,19 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
     return rungi_engine_train(s->engine, &view, loss_out);
 }
 
+rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step)
+{
+    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
+    return (rung_optimizer_update){.rates = rung_schedule_rates(&s->schedule, &schedule, step),
+                                   .max_grad_norm = s->c->train.max_grad_norm,
+                                   .max_grad_value = s->c->train.clip_value,
+                                   .threads = rung_device_threads(s->device)};
+}
+
 rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,
                                double *loss_out)
 {
-    rung_schedule_state schedule = rung_schedule_start(&s->schedule);
-    rung_optimizer_update update = {.rates = rung_schedule_rates(&s->schedule, &schedule, step),
-                                    .max_grad_norm = s->c->train.max_grad_norm,
-                                    .max_grad_value = s->c->train.clip_value,
-                                    .threads = rung_device_threads(s->device)};
+    rung_optimizer_update update = rungi_session_update(s, step);
     RUNG_TRY(rungi_session_gradients(s, batch, step, &update, loss_out));
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, step);
     rung_status status =

@@ -21,7 +21,7 @@ static void count_read(void *user, const rungi_operand *operand, bool write)
         c->reads++;
 }
 
-static int reads_of(const rung_plan *p, int tensor)
+int rungi_plan_reads(const rung_plan *p, int tensor)
 {
     count_reads c = {p, p->tensors.data[tensor].root, 0};
     for (size_t i = 0; i < p->steps.count; i++)
@@ -61,7 +61,7 @@ static bool may_join(const rung_plan *p, const rungi_step *a, const rungi_step *
             return false; // it keeps something of its own
     const rungi_tensor *t = &p->tensors.data[between];
     return t->kind == RUNGI_TENSOR_ARENA && t->root == between && !t->keep &&
-           qb->out[0].dtype == qa->out[0].dtype && reads_of(p, between) == 1;
+           qb->out[0].dtype == qa->out[0].dtype && rungi_plan_reads(p, between) == 1;
 }
 
 static void remove_step(rung_plan *p, size_t index)

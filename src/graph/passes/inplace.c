@@ -62,9 +62,10 @@ void rungi_plan_in_place(rung_plan *p)
 {
     for (size_t i = 0; i < p->steps.count; i++) {
         const rungi_query *q = &p->steps.data[i].q;
-        if (!rungi_query_pass(q)->in_place || q->n_fused || q->n_in < 1)
+        bool forward = q->pass == RUNGI_FORWARD;
+        if (!rungi_query_pass(q)->in_place || (forward && q->n_fused) || q->n_in < 1)
             continue;
-        if (q->pass == RUNGI_FORWARD) {
+        if (forward) {
             if (q->in[0].buffer >= 0 && q->out[0].buffer >= 0)
                 take_over(p, i, q->in[0].buffer, q->out[0].buffer);
         } else if (q->gout[0].buffer >= 0 && q->gin[0].buffer >= 0) {

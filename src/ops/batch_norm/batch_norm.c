@@ -190,7 +190,7 @@ const rungi_op rungi_op_batch_norm = {
     .forward = {.name = "forward", .in_place = true, .kernels = {rungi_batch_norm_forward_cpu}},
     .backward = {{.name = "backward",
                   .gives = 1 << RUNGI_BN_X | 1 << RUNGI_BN_WEIGHT | 1 << RUNGI_BN_BIAS,
-                  .reads_in = 1 << RUNGI_BN_X | 1 << RUNGI_BN_WEIGHT,
+                  .reads_in = 1 << RUNGI_BN_X | 1 << RUNGI_BN_WEIGHT | 1 << RUNGI_BN_BIAS,
                   .reads_out = 1 << RUNGI_BN_MEAN | 1 << RUNGI_BN_VAR,
                   .in_place = true,
                   .kernels = {rungi_batch_norm_backward_cpu}}},

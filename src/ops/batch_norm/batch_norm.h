@@ -48,6 +48,13 @@ static inline int64_t rungi_bn_at(const rungi_bn_form *f, int64_t g, int64_t r)
     return ((r / f->rows * f->groups + g) * f->rows + r % f->rows) * f->lanes;
 }
 
+// Where gradients of y pass, when a ReLU follows in forward whose backward is done here as well:
+// everywhere (all NULL), where the ReLU's output y is positive, or where it is known to be that of
+// this operator, (x - mean) * scale + bias, and that is positive. scale and bias by lane.
+typedef struct rungi_bn_gate {
+    const float *y, *scale, *bias;
+} rungi_bn_gate;
+
 // The inner loops over `rows` rows of `lanes` channels, x being the first element and the other
 // arguments having one number per lane. Sums of 32 rows are taken in float32, then added to
 // doubles.
@@ -55,15 +62,16 @@ typedef struct rungi_bn_loops {
     // s1 += sum of x - shift, s2 += sum of its square
     void (*sums)(const float *x, int64_t rows, int64_t lanes, const float *shift, double *s1,
                  double *s2);
-    // s1 += sum of gy, s2 += sum of gy * (x - mean)
-    void (*grad_sums)(const float *x, const float *gy, int64_t rows, int64_t lanes,
-                      const float *mean, double *s1, double *s2);
+    // s1 += sum of gy, s2 += sum of gy * (x - mean), where the gate is open
+    void (*grad_sums)(const float *x, const float *gy, const rungi_bn_gate *gate, int64_t rows,
+                      int64_t lanes, const float *mean, double *s1, double *s2);
     // y = (x - mean) * scale + bias, + res where that is not NULL, with a ReLU on top where asked
     void (*normalize)(const float *x, const float *res, float *y, int64_t rows, int64_t lanes,
                       const float *mean, const float *scale, const float *bias, bool relu);
-    // gx = a * gy + b * (x - mean) + c; with x NULL only a * gy
-    void (*grad)(const float *x, const float *gy, float *gx, int64_t rows, int64_t lanes,
-                 const float *mean, const float *a, const float *b, const float *c);
+    // gx = a * gy + b * (x - mean) + c, gy being 0 where the gate is closed; `scaled`: only a * gy
+    void (*grad)(const float *x, const float *gy, const rungi_bn_gate *gate, float *gx,
+                 int64_t rows, int64_t lanes, const float *mean, const float *a, const float *b,
+                 const float *c, bool scaled);
 } rungi_bn_loops;
 
 extern const rungi_bn_loops rungi_bn_loops_cpu;

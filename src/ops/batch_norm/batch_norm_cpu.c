@@ -23,6 +23,7 @@ struct work {
     const float *x, *weight, *bias, *res, *gy, *mean, *var;
     float *y, *gx, *gweight, *gbias;
     double eps;
+    rungi_bn_gate gate;
     bool of_batch, relu, sums;
     // The first sweep of a chunk of a tile, what follows from it for channels [begin, end), and the
     // second sweep.
@@ -97,6 +98,11 @@ static void run(const work *w)
 
 // ---- forward ----------------------------------------------------------------------------------
 
+static float scale_of(const work *w, int64_t channel, float var)
+{
+    return (float)((w->weight ? w->weight[channel] : 1) / sqrt(var + w->eps));
+}
+
 static void forward_first(const work *w, int64_t chunk, int64_t tile)
 {
     rungi_bn_take_moments(&w->cut, &w->s, w->loops, w->x, chunk, tile);
@@ -111,15 +117,16 @@ static void forward_numbers(const work *w, int64_t begin, int64_t end)
     if (w->of_batch)
         rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
     for (int64_t k = begin; k < end; k++) {
-        double mean = w->of_batch ? w->s.mean[k] : w->mean[k];
-        double var = w->of_batch ? w->s.var[k] : w->var[k];
-        w->s.number[0][k] = (float)mean;
-        w->s.number[1][k] = (float)((w->weight ? w->weight[k] : 1) / sqrt(var + w->eps));
+        // As backward reads them, so that it finds the same signs.
+        float mean = w->of_batch ? (float)w->s.mean[k] : w->mean[k];
+        float var = w->of_batch ? (float)w->s.var[k] : w->var[k];
+        w->s.number[0][k] = mean;
+        w->s.number[1][k] = scale_of(w, k, var);
         w->s.number[2][k] = w->bias ? w->bias[k] : 0;
         if (mean_out)
-            mean_out[k] = (float)mean;
+            mean_out[k] = mean;
         if (var_out)
-            var_out[k] = (float)var;
+            var_out[k] = var;
     }
 }
 
@@ -155,7 +162,7 @@ static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
 
 static void backward_first(const work *w, int64_t chunk, int64_t tile)
 {
-    rungi_bn_take_gradients(&w->cut, &w->s, w->loops, w->x, w->gy, w->mean, chunk, tile);
+    rungi_bn_take_gradients(&w->cut, &w->s, w->loops, w->x, w->gy, &w->gate, w->mean, chunk, tile);
 }
 
 // With S1 = sum gy, S2 = sum gy * (x - mean), n values and scale = weight / std:
@@ -183,10 +190,31 @@ static void backward_numbers(const work *w, int64_t begin, int64_t end)
 static void backward_second(const work *w, int64_t chunk, int64_t tile)
 {
     rungi_bn_walk walk = rungi_bn_walk_of(&w->cut, chunk, tile);
-    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);)
-        w->loops->grad(w->of_batch ? w->x + p.at : NULL, w->gy + p.at, w->gx + p.at, p.rows,
-                       w->cut.form.lanes, w->mean + p.channel, w->s.number[0] + p.channel,
-                       w->s.number[1] + p.channel, w->s.number[2] + p.channel);
+    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);) {
+        rungi_bn_gate gate = rungi_bn_gate_at(&w->gate, &p);
+        w->loops->grad(w->x + p.at, w->gy + p.at, &gate, w->gx + p.at, p.rows, w->cut.form.lanes,
+                       w->mean + p.channel, w->s.number[0] + p.channel, w->s.number[1] + p.channel,
+                       w->s.number[2] + p.channel, !w->of_batch);
+    }
+}
+
+// The gate of a ReLU that follows: by its output, or where that is not given, by what forward made
+// of x: both have the same signs.
+static void set_gate(work *w)
+{
+    const rungi_query *q = w->call->q;
+    if (!q->n_fused)
+        return;
+    w->gate.y = rungi_ptr(w->call, q->fused[0].out);
+    if (w->gate.y)
+        return;
+    const float *bias = given(w->call, RUNGI_BN_BIAS);
+    for (int64_t k = 0; k < rungi_bn_channels(&w->cut.form); k++) {
+        w->s.number[3][k] = scale_of(w, k, w->var[k]);
+        w->s.number[4][k] = bias ? bias[k] : 0;
+    }
+    w->gate.scale = w->s.number[3];
+    w->gate.bias = w->s.number[4];
 }
 
 static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
@@ -199,6 +227,7 @@ static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
     w.gx = wanted(c, RUNGI_BN_X);
     w.gweight = wanted(c, RUNGI_BN_WEIGHT);
     w.gbias = wanted(c, RUNGI_BN_BIAS);
+    set_gate(&w);
     w.sums = w.of_batch || w.gweight || w.gbias;
     w.first = backward_first;
     w.numbers = backward_numbers;
@@ -224,6 +253,16 @@ static bool can_fuse(const rungi_query *q, rungi_reason *why)
 static bool can_run(const rungi_query *q, rungi_reason *why)
 {
     return can_fuse(q, why) && rungi_f32_only(q, why);
+}
+
+static bool back_can_run(const rungi_query *q, rungi_reason *why)
+{
+    return rungi_fuses_relu(q, why) && rungi_f32_only(q, why);
+}
+
+static bool back_avx2_can_run(const rungi_query *q, rungi_reason *why)
+{
+    return rungi_fuses_relu(q, why) && rungi_f32_avx2(q, why);
 }
 
 static bool avx2_can_run(const rungi_query *q, rungi_reason *why)
@@ -272,12 +311,14 @@ static const rungi_kernel sweeps = {.name = "sweeps",
                                     .run = forward_cpu};
 static const rungi_kernel sweeps_back_avx2 = {.name = "sweeps_avx2",
                                               .kind = RUNGI_OWN,
-                                              .can_run = rungi_f32_avx2,
+                                              .can_run = back_avx2_can_run,
+                                              .fuses = true,
                                               .create = create,
                                               .run = backward_avx2};
 static const rungi_kernel sweeps_back = {.name = "sweeps",
                                          .kind = RUNGI_OWN,
-                                         .can_run = rungi_f32_only,
+                                         .can_run = back_can_run,
+                                         .fuses = true,
                                          .create = create,
                                          .run = backward_cpu};
 

@@ -10,45 +10,90 @@ enum {
     BN_PARTS = BN_SPREAD / RUNGI_LANES,
 };
 
-// ---- sums over rows of channels ---------------------------------------------------------------
+// What a sum, or a gradient, is taken of: x itself, or gy where a gate lets it through.
+enum { BN_OF_X, BN_OPEN, BN_BY_OUTPUT, BN_BY_INPUT };
 
-static inline void block_row(rungi_vf x, rungi_vf gy, rungi_vf k, bool grad, rungi_vf *a,
-                             rungi_vf *b)
+static inline int bn_kind(const rungi_bn_gate *gate)
 {
-    rungi_vf d = x - k, g = grad ? gy : d;
-    *a += g;
-    *b += g * d;
+    return gate->y ? BN_BY_OUTPUT : gate->scale ? BN_BY_INPUT : BN_OPEN;
 }
 
-// Sums of one block of rows for `vectors` neighbouring vectors of channels. With gy NULL those of
-// x - shift and its square, else those of gy and gy * (x - shift). Even and odd rows have sums of
-// their own, which do not wait for each other. Meanwhile the next block is fetched in the order in
-// which it lies in memory: x + ahead is this part's share of it.
-static inline void block_sums(const float *x, const float *gy, int64_t rows, int64_t stride,
-                              int64_t ahead, const float *shift, double *s1, double *s2,
-                              const int vectors)
+// gy where the gate is open, with d = x - mean, else 0.
+static inline rungi_vf bn_pass(const int kind, rungi_vf gy, rungi_vf y, rungi_vf d, rungi_vf scale,
+                               rungi_vf bias)
 {
-    rungi_vf k[2], a[2][2], b[2][2], g = {0};
+    rungi_vf zero = {0};
+    if (kind == BN_BY_OUTPUT)
+        return (rungi_vf)((rungi_vi)gy & (y > zero));
+    if (kind == BN_BY_INPUT)
+        return (rungi_vf)((rungi_vi)gy & (d * scale + bias > zero));
+    return gy;
+}
+
+static inline float bn_pass_one(const int kind, float gy, float y, float d, float scale, float bias)
+{
+    if (kind == BN_BY_OUTPUT)
+        return y > 0 ? gy : 0;
+    if (kind == BN_BY_INPUT)
+        return d * scale + bias > 0 ? gy : 0;
+    return gy;
+}
+
+// The operands of the sums of some rows, from their first element on; what is not used is NULL.
+typedef struct bn_source {
+    const float *x, *gy, *y, *shift, *scale, *bias;
+} bn_source;
+
+static inline const float *bn_from(const float *base, int64_t at)
+{
+    return base ? base + at : NULL;
+}
+
+// From element `at` and channel c on.
+static inline bn_source bn_source_at(const bn_source *s, int64_t at, int64_t c)
+{
+    return (bn_source){s->x + at,    bn_from(s->gy, at),   bn_from(s->y, at),
+                       s->shift + c, bn_from(s->scale, c), bn_from(s->bias, c)};
+}
+
+// ---- sums over rows of channels ---------------------------------------------------------------
+
+// Sums of one block of rows for `vectors` neighbouring vectors of channels: those of x - shift and
+// its square, or those of gy and gy * (x - shift). Even and odd rows have sums of their own, which
+// do not wait for each other. Meanwhile the next block is fetched in the order in which it lies in
+// memory: x + ahead is this part's share of it.
+static inline void block_sums(const int kind, const bn_source *s, int64_t rows, int64_t stride,
+                              int64_t ahead, double *s1, double *s2, const int vectors)
+{
+    rungi_vf k[2], scale[2], bias[2], a[2][2], b[2][2];
     for (int v = 0; v < vectors; v++) {
-        k[v] = rungi_load(shift + v * RUNGI_LANES);
+        k[v] = rungi_load(s->shift + v * RUNGI_LANES);
+        scale[v] = bias[v] = (rungi_vf){0};
+        if (kind == BN_BY_INPUT) {
+            scale[v] = rungi_load(s->scale + v * RUNGI_LANES);
+            bias[v] = rungi_load(s->bias + v * RUNGI_LANES);
+        }
         a[0][v] = a[1][v] = b[0][v] = b[1][v] = (rungi_vf){0};
     }
-    for (int64_t r = 0; r + 2 <= rows; r += 2)
-        for (int odd = 0; odd < 2; odd++) {
-            __builtin_prefetch(x + ahead + (r + odd) * vectors * RUNGI_LANES);
-            if (gy)
-                __builtin_prefetch(gy + ahead + (r + odd) * vectors * RUNGI_LANES);
+    for (int64_t r = 0; r < rows; r += 2)
+        for (int odd = 0; odd < 2 && r + odd < rows; odd++) {
+            int64_t next = ahead + (r + odd) * vectors * RUNGI_LANES;
+            __builtin_prefetch(s->x + next);
+            if (kind != BN_OF_X)
+                __builtin_prefetch(s->gy + next);
+            if (kind == BN_BY_OUTPUT)
+                __builtin_prefetch(s->y + next);
             for (int v = 0; v < vectors; v++) {
                 int64_t at = (r + odd) * stride + v * RUNGI_LANES;
-                g = gy ? rungi_load(gy + at) : g;
-                block_row(rungi_load(x + at), g, k[v], gy, &a[odd][v], &b[odd][v]);
+                rungi_vf d = rungi_load(s->x + at) - k[v], g = d, y = d;
+                if (kind == BN_BY_OUTPUT)
+                    y = rungi_load(s->y + at);
+                if (kind != BN_OF_X)
+                    g = bn_pass(kind, rungi_load(s->gy + at), y, d, scale[v], bias[v]);
+                a[odd][v] += g;
+                b[odd][v] += g * d;
             }
         }
-    for (int v = 0; v < vectors && rows % 2; v++) {
-        int64_t at = (rows - 1) * stride + v * RUNGI_LANES;
-        g = gy ? rungi_load(gy + at) : g;
-        block_row(rungi_load(x + at), g, k[v], gy, &a[0][v], &b[0][v]);
-    }
     for (int v = 0; v < vectors; v++) {
         rungi_add_to(s1 + v * RUNGI_LANES, a[0][v] + a[1][v], RUNGI_LANES);
         rungi_add_to(s2 + v * RUNGI_LANES, b[0][v] + b[1][v], RUNGI_LANES);
@@ -57,39 +102,50 @@ static inline void block_sums(const float *x, const float *gy, int64_t rows, int
 
 // The same for the last n channels, less than a vector. Beyond them lie the next row's first ones,
 // which are read too but not used; only the last row must not be overrun.
-static inline void block_sums_rest(const float *x, const float *gy, int64_t rows, int64_t stride,
-                                   const float *shift, double *s1, double *s2, int64_t n)
+static inline void block_sums_rest(const int kind, const bn_source *s, int64_t rows, int64_t stride,
+                                   double *s1, double *s2, int64_t n)
 {
-    rungi_vf k = rungi_load_part(shift, n), a[2] = {{0}}, b[2] = {{0}}, g = {0};
+    rungi_vf k = rungi_load_part(s->shift, n), a[2] = {{0}}, b[2] = {{0}}, scale = {0}, bias = {0};
     int64_t whole = stride >= RUNGI_LANES ? rows - 1 : 0;
-    for (int64_t r = 0; r < whole; r++) {
-        g = gy ? rungi_load(gy + r * stride) : g;
-        block_row(rungi_load(x + r * stride), g, k, gy, &a[r % 2], &b[r % 2]);
+    if (kind == BN_BY_INPUT) {
+        scale = rungi_load_part(s->scale, n);
+        bias = rungi_load_part(s->bias, n);
     }
-    for (int64_t r = whole; r < rows; r++) {
-        g = gy ? rungi_load_part(gy + r * stride, n) : g;
-        block_row(rungi_load_part(x + r * stride, n), g, k, gy, &a[r % 2], &b[r % 2]);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = r * stride;
+        rungi_vf d = (r < whole ? rungi_load(s->x + at) : rungi_load_part(s->x + at, n)) - k;
+        rungi_vf g = d, y = d;
+        if (kind == BN_BY_OUTPUT)
+            y = r < whole ? rungi_load(s->y + at) : rungi_load_part(s->y + at, n);
+        if (kind != BN_OF_X)
+            g = bn_pass(kind, r < whole ? rungi_load(s->gy + at) : rungi_load_part(s->gy + at, n),
+                        y, d, scale, bias);
+        a[r % 2] += g;
+        b[r % 2] += g * d;
     }
     rungi_add_to(s1, a[0] + a[1], n);
     rungi_add_to(s2, b[0] + b[1], n);
 }
 
-static inline void rows_sums(const float *x, const float *gy, int64_t rows, int64_t lanes,
-                             const float *shift, double *s1, double *s2)
+static inline void rows_sums(const int kind, const bn_source *s, int64_t rows, int64_t lanes,
+                             double *s1, double *s2)
 {
     for (int64_t r = 0; r < rows; r += BN_ROWS) {
         int64_t n = rows - r < BN_ROWS ? rows - r : BN_ROWS, c = 0;
-        const float *at = x + r * lanes, *gat = gy ? gy + r * lanes : NULL;
         // The part from channel c on fetches the next block from its value c * n on.
-        for (; c + 2 * RUNGI_LANES <= lanes; c += 2 * RUNGI_LANES)
-            block_sums(at + c, gat ? gat + c : NULL, n, lanes, n * lanes + c * n - c, shift + c,
-                       s1 + c, s2 + c, 2);
-        for (; c + RUNGI_LANES <= lanes; c += RUNGI_LANES)
-            block_sums(at + c, gat ? gat + c : NULL, n, lanes, n * lanes + c * n - c, shift + c,
-                       s1 + c, s2 + c, 1);
-        if (c < lanes)
-            block_sums_rest(at + c, gat ? gat + c : NULL, n, lanes, shift + c, s1 + c, s2 + c,
-                            lanes - c);
+        for (int vectors = 2; vectors >= 1; vectors--)
+            for (; c + vectors * RUNGI_LANES <= lanes; c += vectors * RUNGI_LANES) {
+                bn_source at = bn_source_at(s, r * lanes + c, c);
+                int64_t ahead = n * lanes + c * n - c;
+                if (vectors == 2)
+                    block_sums(kind, &at, n, lanes, ahead, s1 + c, s2 + c, 2);
+                else
+                    block_sums(kind, &at, n, lanes, ahead, s1 + c, s2 + c, 1);
+            }
+        if (c < lanes) {
+            bn_source at = bn_source_at(s, r * lanes + c, c);
+            block_sums_rest(kind, &at, n, lanes, s1 + c, s2 + c, lanes - c);
+        }
     }
 }
 
@@ -105,27 +161,36 @@ static inline double spread_sum(const rungi_vf *parts, const float *rest)
     return sum;
 }
 
-static inline void run_sums(const float *x, const float *gy, int64_t count, float shift, double *s1,
+static inline void run_sums(const int kind, const bn_source *s, int64_t count, double *s1,
                             double *s2)
 {
-    rungi_vf k = rungi_splat(shift);
+    const float scale = kind == BN_BY_INPUT ? *s->scale : 0;
+    const float bias = kind == BN_BY_INPUT ? *s->bias : 0;
+    rungi_vf k = rungi_splat(*s->shift), vscale = rungi_splat(scale), vbias = rungi_splat(bias);
     for (int64_t begin = 0; begin < count; begin += BN_RUN) {
         int64_t end = count - begin < BN_RUN ? count : begin + BN_RUN, i = begin;
         rungi_vf a[BN_PARTS] = {{0}}, b[BN_PARTS] = {{0}};
         float ra[BN_SPREAD] = {0}, rb[BN_SPREAD] = {0}; // of what is left after the last 16
         for (; i + BN_SPREAD <= end; i += BN_SPREAD) {
-            __builtin_prefetch(x + i + BN_RUN); // what the sum at the end would wait for
-            if (gy)
-                __builtin_prefetch(gy + i + BN_RUN);
+            __builtin_prefetch(s->x + i + BN_RUN); // what the sum at the end would wait for
+            if (kind != BN_OF_X)
+                __builtin_prefetch(s->gy + i + BN_RUN);
             for (int p = 0; p < BN_PARTS; p++) {
-                rungi_vf d = rungi_load(x + i + p * RUNGI_LANES) - k;
-                rungi_vf g = gy ? rungi_load(gy + i + p * RUNGI_LANES) : d;
+                int64_t at = i + p * RUNGI_LANES;
+                rungi_vf d = rungi_load(s->x + at) - k, g = d, y = d;
+                if (kind == BN_BY_OUTPUT)
+                    y = rungi_load(s->y + at);
+                if (kind != BN_OF_X)
+                    g = bn_pass(kind, rungi_load(s->gy + at), y, d, vscale, vbias);
                 a[p] += g;
                 b[p] += g * d;
             }
         }
         for (int j = 0; i + j < end; j++) {
-            float d = x[i + j] - shift, g = gy ? gy[i + j] : d;
+            float d = s->x[i + j] - *s->shift, g = d;
+            if (kind != BN_OF_X)
+                g = bn_pass_one(kind, s->gy[i + j], kind == BN_BY_OUTPUT ? s->y[i + j] : 0, d,
+                                scale, bias);
             ra[j] = g;
             rb[j] = g * d;
         }
@@ -134,22 +199,36 @@ static inline void run_sums(const float *x, const float *gy, int64_t count, floa
     }
 }
 
+static inline void any_sums(const int kind, const bn_source *s, int64_t rows, int64_t lanes,
+                            double *s1, double *s2)
+{
+    if (lanes == 1)
+        run_sums(kind, s, rows, s1, s2);
+    else
+        rows_sums(kind, s, rows, lanes, s1, s2);
+}
+
 static void bn_sums(const float *x, int64_t rows, int64_t lanes, const float *shift, double *s1,
                     double *s2)
 {
-    if (lanes == 1)
-        run_sums(x, NULL, rows, *shift, s1, s2);
-    else
-        rows_sums(x, NULL, rows, lanes, shift, s1, s2);
+    const bn_source s = {.x = x, .shift = shift};
+    any_sums(BN_OF_X, &s, rows, lanes, s1, s2);
 }
 
-static void bn_grad_sums(const float *x, const float *gy, int64_t rows, int64_t lanes,
-                         const float *mean, double *s1, double *s2)
+static void bn_grad_sums(const float *x, const float *gy, const rungi_bn_gate *gate, int64_t rows,
+                         int64_t lanes, const float *mean, double *s1, double *s2)
 {
-    if (lanes == 1)
-        run_sums(x, gy, rows, *mean, s1, s2);
-    else
-        rows_sums(x, gy, rows, lanes, mean, s1, s2);
+    const bn_source s = {x, gy, gate->y, mean, gate->scale, gate->bias};
+    switch (bn_kind(gate)) {
+    case BN_BY_OUTPUT:
+        any_sums(BN_BY_OUTPUT, &s, rows, lanes, s1, s2);
+        return;
+    case BN_BY_INPUT:
+        any_sums(BN_BY_INPUT, &s, rows, lanes, s1, s2);
+        return;
+    default:
+        any_sums(BN_OPEN, &s, rows, lanes, s1, s2);
+    }
 }
 
 // ---- normalization ----------------------------------------------------------------------------
@@ -224,64 +303,102 @@ static void bn_normalize(const float *x, const float *res, float *y, int64_t row
 
 // ---- gradient of x ----------------------------------------------------------------------------
 
-static inline void run_grad(const float *x, const float *gy, float *gx, int64_t count, float mean,
-                            float a, float b, float c)
+// gx = a * gy + b * (x - mean) + c of one channel's values in a row, or, where `scaled` is set,
+// a * gy.
+static inline void run_grad(const int kind, const bool scaled, const bn_source *s, float *gx,
+                            int64_t count, float a, float b, float c)
 {
+    const float mean = *s->shift, scale = kind == BN_BY_INPUT ? *s->scale : 0;
+    const float bias = kind == BN_BY_INPUT ? *s->bias : 0;
+    const bool reads_x = !scaled || kind == BN_BY_INPUT;
     rungi_vf vm = rungi_splat(mean), va = rungi_splat(a), vb = rungi_splat(b), vc = rungi_splat(c);
+    rungi_vf vscale = rungi_splat(scale), vbias = rungi_splat(bias), zero = {0};
     int64_t i = 0;
     for (; i + RUNGI_LANES <= count; i += RUNGI_LANES) {
-        rungi_vf g = va * rungi_load(gy + i);
-        g = x ? g + (vb * (rungi_load(x + i) - vm) + vc) : g;
-        rungi_store(gx + i, g);
+        rungi_vf d = reads_x ? rungi_load(s->x + i) - vm : zero;
+        rungi_vf y = kind == BN_BY_OUTPUT ? rungi_load(s->y + i) : zero;
+        rungi_vf g = va * bn_pass(kind, rungi_load(s->gy + i), y, d, vscale, vbias);
+        rungi_store(gx + i, scaled ? g : g + (vb * d + vc));
     }
     for (; i < count; i++) {
-        float g = a * gy[i];
-        gx[i] = x ? g + (b * (x[i] - mean) + c) : g;
+        float d = reads_x ? s->x[i] - mean : 0, y = kind == BN_BY_OUTPUT ? s->y[i] : 0;
+        float g = a * bn_pass_one(kind, s->gy[i], y, d, scale, bias);
+        gx[i] = scaled ? g : g + (b * d + c);
     }
 }
 
-static inline void column_grad(const float *x, const float *gy, float *gx, int64_t rows,
-                               int64_t stride, const float *mean, const float *a, const float *b,
+// A vector of channels over some rows, so that the channels' numbers stay in registers.
+static inline void column_grad(const int kind, const bool scaled, const bn_source *s, float *gx,
+                               int64_t rows, int64_t stride, const float *a, const float *b,
                                const float *c)
 {
-    rungi_vf vm = rungi_load(mean), va = rungi_load(a), vb = rungi_load(b), vc = rungi_load(c);
+    const bool reads_x = !scaled || kind == BN_BY_INPUT;
+    rungi_vf vm = rungi_load(s->shift), va = rungi_load(a), vb = rungi_load(b), vc = rungi_load(c);
+    rungi_vf zero = {0}, scale = kind == BN_BY_INPUT ? rungi_load(s->scale) : zero;
+    rungi_vf bias = kind == BN_BY_INPUT ? rungi_load(s->bias) : zero;
     for (int64_t r = 0; r < rows; r++) {
-        rungi_vf g = va * rungi_load(gy + r * stride);
-        g = x ? g + (vb * (rungi_load(x + r * stride) - vm) + vc) : g;
-        rungi_store(gx + r * stride, g);
+        int64_t at = r * stride;
+        rungi_vf d = reads_x ? rungi_load(s->x + at) - vm : zero;
+        rungi_vf y = kind == BN_BY_OUTPUT ? rungi_load(s->y + at) : zero;
+        rungi_vf g = va * bn_pass(kind, rungi_load(s->gy + at), y, d, scale, bias);
+        rungi_store(gx + at, scaled ? g : g + (vb * d + vc));
     }
 }
 
-static inline void grad_any(const float *x, const float *gy, float *gx, int64_t rows, int64_t lanes,
-                            const float *mean, const float *a, const float *b, const float *c)
+static inline void rows_grad(const int kind, const bool scaled, const bn_source *s, float *gx,
+                             int64_t rows, int64_t lanes, const float *a, const float *b,
+                             const float *c)
 {
-    if (lanes == 1) {
-        run_grad(x, gy, gx, rows, *mean, *a, *b, *c);
-        return;
-    }
     int64_t block = lanes > 2 * RUNGI_LANES ? 1 : BN_ROWS;
     for (int64_t r = 0; r < rows; r += block) {
         int64_t n = rows - r < block ? rows - r : block, i = 0;
         for (; i + RUNGI_LANES <= lanes; i += RUNGI_LANES) {
-            int64_t at = r * lanes + i;
-            column_grad(x ? x + at : NULL, gy + at, gx + at, n, lanes, mean + i, a + i, b + i,
-                        c + i);
+            bn_source at = bn_source_at(s, r * lanes + i, i);
+            column_grad(kind, scaled, &at, gx + r * lanes + i, n, lanes, a + i, b + i, c + i);
         }
         for (int64_t k = r; i < lanes && k < r + n; k++)
             for (int64_t j = i; j < lanes; j++) {
-                float g = a[j] * gy[k * lanes + j];
-                gx[k * lanes + j] = x ? g + (b[j] * (x[k * lanes + j] - mean[j]) + c[j]) : g;
+                bn_source at = bn_source_at(s, k * lanes + j, j);
+                run_grad(kind, scaled, &at, gx + k * lanes + j, 1, a[j], b[j], c[j]);
             }
     }
 }
 
-static void bn_grad(const float *x, const float *gy, float *gx, int64_t rows, int64_t lanes,
-                    const float *mean, const float *a, const float *b, const float *c)
+static inline void any_grad(const int kind, const bool scaled, const bn_source *s, float *gx,
+                            int64_t rows, int64_t lanes, const float *a, const float *b,
+                            const float *c)
 {
-    if (x)
-        grad_any(x, gy, gx, rows, lanes, mean, a, b, c);
+    if (lanes == 1)
+        run_grad(kind, scaled, s, gx, rows, *a, *b, *c);
     else
-        grad_any(NULL, gy, gx, rows, lanes, mean, a, b, c);
+        rows_grad(kind, scaled, s, gx, rows, lanes, a, b, c);
+}
+
+static inline void gated_grad(const int kind, bool scaled, const bn_source *s, float *gx,
+                              int64_t rows, int64_t lanes, const float *a, const float *b,
+                              const float *c)
+{
+    if (scaled)
+        any_grad(kind, true, s, gx, rows, lanes, a, b, c);
+    else
+        any_grad(kind, false, s, gx, rows, lanes, a, b, c);
+}
+
+static void bn_grad(const float *x, const float *gy, const rungi_bn_gate *gate, float *gx,
+                    int64_t rows, int64_t lanes, const float *mean, const float *a, const float *b,
+                    const float *c, bool scaled)
+{
+    const bn_source s = {x, gy, gate->y, mean, gate->scale, gate->bias};
+    switch (bn_kind(gate)) {
+    case BN_BY_OUTPUT:
+        gated_grad(BN_BY_OUTPUT, scaled, &s, gx, rows, lanes, a, b, c);
+        return;
+    case BN_BY_INPUT:
+        gated_grad(BN_BY_INPUT, scaled, &s, gx, rows, lanes, a, b, c);
+        return;
+    default:
+        gated_grad(BN_OPEN, scaled, &s, gx, rows, lanes, a, b, c);
+    }
 }
 
 #define BN_LOOPS                                                                               \

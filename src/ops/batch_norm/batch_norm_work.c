@@ -32,7 +32,7 @@ size_t rungi_bn_scratch_bytes(const rungi_bn_cut *cut)
 {
     size_t channels = (size_t)rungi_bn_channels(&cut->form), cells = (size_t)cut->chunks * channels;
     return cells * (2 * sizeof(double) + sizeof(float)) +
-           channels * (2 * sizeof(double) + 3 * sizeof(float));
+           channels * (2 * sizeof(double) + RUNGI_BN_NUMBERS * sizeof(float));
 }
 
 rungi_bn_scratch rungi_bn_scratch_of(const rungi_bn_cut *cut, void *workspace)
@@ -43,7 +43,7 @@ rungi_bn_scratch rungi_bn_scratch_of(const rungi_bn_cut *cut, void *workspace)
     s.mean = s.s2 + cells;
     s.var = s.mean + channels;
     s.shift = (float *)(s.var + channels);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < RUNGI_BN_NUMBERS; i++)
         s.number[i] = s.shift + cells + i * channels;
     return s;
 }
@@ -163,15 +163,25 @@ void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, 
 
 // ---- gradients --------------------------------------------------------------------------------
 
+rungi_bn_gate rungi_bn_gate_at(const rungi_bn_gate *gate, const rungi_bn_piece *piece)
+{
+    return (rungi_bn_gate){.y = gate->y ? gate->y + piece->at : NULL,
+                           .scale = gate->scale ? gate->scale + piece->channel : NULL,
+                           .bias = gate->bias ? gate->bias + piece->channel : NULL};
+}
+
 void rungi_bn_take_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
                              const rungi_bn_loops *loops, const float *x, const float *gy,
-                             const float *mean, int64_t chunk, int64_t tile)
+                             const rungi_bn_gate *gate, const float *mean, int64_t chunk,
+                             int64_t tile)
 {
     clear(cut, s, chunk, tile);
     rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
-    for (rungi_bn_piece p; rungi_bn_next(&w, &p);)
-        loops->grad_sums(x + p.at, gy + p.at, p.rows, cut->form.lanes, mean + p.channel,
+    for (rungi_bn_piece p; rungi_bn_next(&w, &p);) {
+        rungi_bn_gate at = rungi_bn_gate_at(gate, &p);
+        loops->grad_sums(x + p.at, gy + p.at, &at, p.rows, cut->form.lanes, mean + p.channel,
                          s->s1 + p.cell, s->s2 + p.cell);
+    }
 }
 
 void rungi_bn_merge_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,

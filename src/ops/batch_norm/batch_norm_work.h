@@ -17,12 +17,15 @@ typedef struct rungi_bn_cut {
 
 rungi_bn_cut rungi_bn_cut_of(const rungi_operand *x);
 
+// Backward keeps a, b and c of rungi_bn_loops.grad and a gate's scale and bias.
+enum { RUNGI_BN_NUMBERS = 5 };
+
 // Scratch, in the call's workspace: sums by chunk and channel, then numbers by channel.
 typedef struct rungi_bn_scratch {
-    double *s1, *s2;    // [chunks][channels]
-    float *shift;       // [chunks][channels]
-    double *mean, *var; // [channels]
-    float *number[3];   // [channels]
+    double *s1, *s2;                 // [chunks][channels]
+    float *shift;                    // [chunks][channels]
+    double *mean, *var;              // [channels]
+    float *number[RUNGI_BN_NUMBERS]; // [channels]
 } rungi_bn_scratch;
 
 size_t rungi_bn_scratch_bytes(const rungi_bn_cut *cut);
@@ -57,10 +60,14 @@ void rungi_bn_take_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
 void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
                             int64_t end);
 
+// The part of a gate (of all elements and channels) for a piece.
+rungi_bn_gate rungi_bn_gate_at(const rungi_bn_gate *gate, const rungi_bn_piece *piece);
+
 // Sums of a chunk of a tile for the gradients, and their merging into the cells of chunk 0.
 void rungi_bn_take_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
                              const rungi_bn_loops *loops, const float *x, const float *gy,
-                             const float *mean, int64_t chunk, int64_t tile);
+                             const rungi_bn_gate *gate, const float *mean, int64_t chunk,
+                             int64_t tile);
 void rungi_bn_merge_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
                               int64_t end);
 

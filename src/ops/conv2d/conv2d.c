@@ -50,10 +50,25 @@ static void describe(const void *attr, rungi_string *out)
         rungi_string_add(out, ", groups %d", a->groups);
 }
 
+// Pairs of an output and a tap that lies inside of the image, along one dimension.
+static double taps_inside(int64_t in, int64_t out, int64_t kernel, const rungi_conv2d_attr *a,
+                          int d)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < out; i++)
+        for (int64_t u = 0; u < kernel; u++) {
+            int64_t at = i * a->stride[d] + u * a->dilation[d] - a->pad[d];
+            count += at >= 0 && at < in;
+        }
+    return (double)count;
+}
+
+// Products with padding are not counted.
 static double flops(const rungi_query *q)
 {
-    const int64_t *w = q->in[1].shape.dim;
-    return 2.0 * (double)rungi_operand_count(&q->out[0]) * (double)(w[1] * w[2] * w[3]);
+    const int64_t *x = q->in[0].shape.dim, *w = q->in[1].shape.dim, *y = q->out[0].shape.dim;
+    return 2.0 * (double)(y[0] * y[1] * w[1]) * taps_inside(x[2], y[2], w[2], q->attr, 0) *
+           taps_inside(x[3], y[3], w[3], q->attr, 1);
 }
 
 const rungi_op rungi_op_conv2d = {

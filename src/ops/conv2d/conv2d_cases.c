@@ -5,6 +5,8 @@
 static const rungi_conv2d_attr same = {{1, 1}, {1, 1}, {1, 1}, 1};
 static const rungi_conv2d_attr valid = {{1, 1}, {0, 0}, {1, 1}, 1};
 static const rungi_conv2d_attr strided = {{2, 2}, {1, 1}, {1, 1}, 1};
+static const rungi_conv2d_attr strided_valid = {{2, 2}, {0, 0}, {1, 1}, 1};
+static const rungi_conv2d_attr thirds = {{3, 2}, {2, 1}, {1, 1}, 1};
 static const rungi_conv2d_attr uneven = {{2, 1}, {0, 2}, {1, 2}, 1};
 static const rungi_conv2d_attr dilated = {{1, 1}, {2, 2}, {2, 2}, 1};
 static const rungi_conv2d_attr grouped = {{1, 1}, {1, 1}, {1, 1}, 4};
@@ -40,6 +42,14 @@ const rungi_case rungi_conv2d_cases[] = {
     {"2x3 image", {RUNGI_IN(2, 5, 2, 3), RUNGI_IN(12, 5, 3, 3), RUNGI_IN(12)}, 3, &same, SUM},
     {"100 channels", {RUNGI_IN(1, 50, 6, 9), RUNGI_IN(100, 50, 3, 3)}, 2, &same, SUM},
     {"many tiles", {RUNGI_IN(5, 12, 25, 19), RUNGI_IN(16, 12, 3, 3), RUNGI_IN(16)}, 3, &same, SUM},
+    // Direct products: strides, windows smaller than them, panels and rows that leave remainders,
+    // several bands, several images in one, a wide image.
+    {"1x1", {RUNGI_IN(3, 20, 9, 7), RUNGI_IN(33, 20, 1, 1), RUNGI_IN(33)}, 3, &valid, SUM},
+    {"1x1 stride 2", {RUNGI_IN(3, 18, 9, 8), RUNGI_IN(17, 18, 1, 1)}, 2, &strided_valid, SUM},
+    {"stem", {RUNGI_IN(2, 3, 37, 40), RUNGI_IN(10, 3, 7, 7), RUNGI_IN(10)}, 3, &stem, SUM},
+    {"thirds", {RUNGI_IN(2, 5, 17, 19), RUNGI_IN(9, 5, 4, 5), RUNGI_IN(9)}, 3, &thirds, SUM},
+    {"strided", {RUNGI_IN(5, 40, 15, 14), RUNGI_IN(24, 40, 3, 3)}, 2, &strided, SUM},
+    {"wide", {RUNGI_IN(1, 2, 3, 1300), RUNGI_IN(3, 2, 3, 3), RUNGI_IN(3)}, 3, &strided, SUM},
     {.name = "cnn conv1",
      .in = {RUNGI_IN(64, 3, 32, 32), RUNGI_IN(50, 3, 3, 3), RUNGI_IN(50)},
      .n_in = 3,
@@ -59,6 +69,31 @@ const rungi_case rungi_conv2d_cases[] = {
      .in = {RUNGI_IN(16, 3, 224, 224), RUNGI_IN(64, 3, 7, 7)},
      .n_in = 2,
      .attr = &stem,
+     .bench = true},
+    {.name = "resnet 3x3 stride 2, 64 channels",
+     .in = {RUNGI_IN(16, 64, 56, 56), RUNGI_IN(128, 64, 3, 3)},
+     .n_in = 2,
+     .attr = &strided,
+     .bench = true},
+    {.name = "resnet 3x3 stride 2, 128 channels",
+     .in = {RUNGI_IN(16, 128, 28, 28), RUNGI_IN(256, 128, 3, 3)},
+     .n_in = 2,
+     .attr = &strided,
+     .bench = true},
+    {.name = "resnet 3x3 stride 2, 256 channels",
+     .in = {RUNGI_IN(16, 256, 14, 14), RUNGI_IN(512, 256, 3, 3)},
+     .n_in = 2,
+     .attr = &strided,
+     .bench = true},
+    {.name = "resnet 1x1 stride 2",
+     .in = {RUNGI_IN(16, 64, 56, 56), RUNGI_IN(128, 64, 1, 1)},
+     .n_in = 2,
+     .attr = &strided_valid,
+     .bench = true},
+    {.name = "resnet 1x1",
+     .in = {RUNGI_IN(16, 64, 56, 56), RUNGI_IN(256, 64, 1, 1)},
+     .n_in = 2,
+     .attr = &valid,
      .bench = true},
     {.name = "resnet 3x3",
      .in = {RUNGI_IN(16, 64, 56, 56), RUNGI_IN(64, 64, 3, 3)},

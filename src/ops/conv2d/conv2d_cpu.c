@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/conv2d/conv2d.h"
+#include "ops/conv2d/conv2d_direct.h"
 #include "ops/conv2d/conv2d_winograd.h"
 #include "ops/element.h"
 #include "ops/onednn.h"
@@ -233,8 +234,10 @@ static const rungi_kernel onednn_data = {.name = "onednn",
                                          .run = rungi_dnn_run};
 
 const rungi_kernel *const rungi_conv2d_forward_cpu[] = {
-    &onednn_forward, &rungi_conv2d_forward_winograd, &reference_forward, NULL};
+    &onednn_forward, &rungi_conv2d_forward_winograd, &rungi_conv2d_forward_direct,
+    &reference_forward, NULL};
 const rungi_kernel *const rungi_conv2d_weight_cpu[] = {
-    &onednn_weight, &rungi_conv2d_weight_winograd, &reference_weight, NULL};
-const rungi_kernel *const rungi_conv2d_data_cpu[] = {&onednn_data, &rungi_conv2d_data_winograd,
-                                                     &reference_data, NULL};
+    &onednn_weight, &rungi_conv2d_weight_winograd, &rungi_conv2d_weight_direct, &reference_weight,
+    NULL};
+const rungi_kernel *const rungi_conv2d_data_cpu[] = {
+    &onednn_data, &rungi_conv2d_data_winograd, &rungi_conv2d_data_direct, &reference_data, NULL};

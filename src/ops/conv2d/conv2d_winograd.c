@@ -81,6 +81,20 @@ bool rungi_wino_pays(const rungi_query *q)
     return w[0] >= ENOUGH_CHANNELS && w[1] >= (weight ? 3 : ENOUGH_CHANNELS);
 }
 
+// Of each tile 36 products of matrices and the transforms, then those of the weight: operations of
+// a line of conv2d_winograd_transform.h times lines.
+double rungi_wino_flops(const rungi_query *q)
+{
+    bool forward = q->pass == RUNGI_FORWARD, weight = !forward && rungi_query_pass(q)->gives != 1;
+    const rungi_operand *x = forward || weight ? &q->in[0] : &q->gout[0];
+    const rungi_operand *y = forward ? &q->out[0] : weight ? &q->gout[0] : &q->gin[0];
+    rungi_wino_image m = rungi_wino_image_of(x, y, 0);
+    double tiles = (double)(x->shape.dim[0] * m.rows * m.cols);
+    double c = (double)m.c, o = (double)y->shape.dim[1];
+    return tiles * (2 * POINTS * c * o + 24 * 12 * c + (weight ? 14 * 10 : 16 * 10) * o) +
+           (weight ? 16 : 13) * 9 * c * o;
+}
+
 rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
                                      int64_t pad)
 {
@@ -338,6 +352,7 @@ const rungi_kernel rungi_conv2d_forward_winograd = {.name = "winograd",
                                                     .kind = RUNGI_OWN,
                                                     .can_run = forward_can_run,
                                                     .prefers = rungi_wino_pays,
+                                                    .flops = rungi_wino_flops,
                                                     .fuses = true,
                                                     .create = forward_create,
                                                     .destroy = free,
@@ -346,6 +361,7 @@ const rungi_kernel rungi_conv2d_data_winograd = {.name = "winograd",
                                                  .kind = RUNGI_OWN,
                                                  .can_run = data_can_run,
                                                  .prefers = rungi_wino_pays,
+                                                 .flops = rungi_wino_flops,
                                                  .create = data_create,
                                                  .destroy = free,
                                                  .run = data_run};

@@ -78,13 +78,14 @@ typedef struct rungi_wino_loops {
     // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
     void (*input)(const rungi_wino_image *image, const float *x, const float *zeros, int64_t first,
                   int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines, float *v);
-    // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
-    // floats apart, of which `panels` describes a whole one. Adds the pixels' sums to sums[outputs,
-    // rounded up to vectors] where that is not NULL.
-    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *zeros,
-                     int64_t first, int64_t count, const rungi_wino_panels *panels,
-                     int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
-                     float *sums);
+    // Z of the same tiles of dy, which is 0 where gate (NULL: nowhere) is not positive, to row
+    // `row` and on; Z has chunks of outputs, `chunk_stride` floats apart, of which `panels`
+    // describes a whole one. Adds the pixels' sums to sums[outputs, rounded up to vectors] where
+    // that is not NULL.
+    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *gate,
+                     const float *zeros, int64_t first, int64_t count,
+                     const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
+                     rungi_wino_lines lines, float *z, float *sums);
     // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
     // which begin at output `out_begin`.
     void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
@@ -118,6 +119,9 @@ bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rung
                         rungi_reason *why);
 // Is it faster than a direct convolution for these channels?
 bool rungi_wino_pays(const rungi_query *q);
+
+// Operations that a Winograd kernel executes, transforms included.
+double rungi_wino_flops(const rungi_query *q);
 
 rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
                                      int64_t pad);

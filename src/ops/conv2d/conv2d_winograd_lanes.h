@@ -119,4 +119,10 @@ WINO_INLINE wino_v wino_relu(wino_v v, wino_vi mask)
     return (wino_v)((wino_vi)v & ~((v < (wino_v){0}) & mask));
 }
 
+// v where the gate is positive, else 0.
+WINO_INLINE wino_v wino_where_positive(wino_v gate, wino_v v)
+{
+    return (wino_v)((wino_vi)v & (gate > (wino_v){0}));
+}
+
 #endif

@@ -173,14 +173,22 @@ static void wino_input(const rungi_wino_image *image, const float *x, const floa
 
 // ---- gradient of the output -------------------------------------------------------------------
 
-// Returns the sum of the pixels.
-WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n,
-                                        rungi_wino_lines lines, float *to, int64_t plane)
+WINO_INLINE wino_v wino_load_some(const float *from, int n)
+{
+    return n == WINO_LANES ? wino_load(from) : wino_load_part(from, n);
+}
+
+// Returns the sum of the pixels, which are 0 where the gate (NULL: nowhere) is not positive.
+WINO_INLINE wino_v wino_gradient_vector(const float *const *at, const float *const *gate, int64_t o,
+                                        int n, rungi_wino_lines lines, float *to, int64_t plane)
 {
     wino_v pixel[16], sum[4];
     WINO_UNROLL
-    for (int i = 0; i < 16; i++)
-        pixel[i] = n == WINO_LANES ? wino_load(at[i] + o) : wino_load_part(at[i] + o, n);
+    for (int i = 0; i < 16; i++) {
+        pixel[i] = wino_load_some(at[i] + o, n);
+        if (gate)
+            pixel[i] = wino_where_positive(wino_load_some(gate[i] + o, n), pixel[i]);
+    }
     WINO_UNROLL
     for (int i = 0; i < 4; i++)
         sum[i] = (pixel[4 * i] + pixel[4 * i + 1]) + (pixel[4 * i + 2] + pixel[4 * i + 3]);
@@ -192,37 +200,63 @@ WINO_INLINE wino_v wino_gradient_vector(const float *const *at, int64_t o, int n
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *zeros,
-                          int64_t first, int64_t count, const rungi_wino_panels *panels,
-                          int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
-                          float *sums)
+// The tiles of dy, and of the gate where there is one.
+typedef struct wino_gradient_tiles {
+    const float *dy[16], *gate[16];
+} wino_gradient_tiles;
+
+// One tile's vectors of all outputs.
+WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const bool gated,
+                                    const wino_gradient_tiles *next, int64_t outputs,
+                                    const rungi_wino_panels *panels, int64_t chunk_stride,
+                                    int64_t row, rungi_wino_lines lines, float *z, float *sums)
 {
     const bool all = lines.begin == 0 && lines.end == 6;
-    const float *tiles[2][16];
     const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
-    wino_pixels(image, dy, zeros, first, 4, tiles[0]);
+    const float *const *at = tiles->dy, *const *gate = gated ? tiles->gate : NULL;
+    for (int64_t begin = 0; begin < outputs; begin += chunk) {
+        int64_t end = rungi_wino_least(outputs, begin + chunk);
+        float *to = z + begin / chunk * chunk_stride;
+        rungi_wino_panels p = *panels;
+        // The last chunk may be narrower.
+        p.vectors = (int)((end - begin + WINO_LANES - 1) / WINO_LANES);
+        p.count = wino_panel_count(p.vectors);
+        for (int64_t o = begin; o < end; o += WINO_LANES) {
+            float *place = to + rungi_wino_panel_at(&p, row, (int)((o - begin) / WINO_LANES));
+            int n = (int)rungi_wino_least(WINO_LANES, end - o);
+            wino_prefetch(next->dy, 16, o);
+            if (gated)
+                wino_prefetch(next->gate, 16, o);
+            wino_v sum =
+                all && n == WINO_LANES
+                    ? wino_gradient_vector(at, gate, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
+                    : wino_gradient_vector(at, gate, o, n, lines, place, p.plane);
+            if (sums)
+                wino_store(sums + o, wino_load(sums + o) + sum);
+        }
+    }
+}
+
+static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *gate,
+                          const float *zeros, int64_t first, int64_t count,
+                          const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
+                          rungi_wino_lines lines, float *z, float *sums)
+{
+    wino_gradient_tiles tiles[2];
+    wino_pixels(image, dy, zeros, first, 4, tiles[0].dy);
+    if (gate)
+        wino_pixels(image, gate, zeros, first, 4, tiles[0].gate);
     for (int64_t t = 0; t < count; t++) {
-        const float *const *at = tiles[t % 2], **next = tiles[(t + 1) % 2];
-        wino_pixels(image, dy, zeros, first + (t + 1 < count ? t + 1 : t), 4, next);
-        for (int64_t begin = 0; begin < image->c; begin += chunk) {
-            int64_t end = rungi_wino_least(image->c, begin + chunk);
-            float *to = z + begin / chunk * chunk_stride;
-            rungi_wino_panels p = *panels;
-            // The last chunk may be narrower.
-            p.vectors = (int)((end - begin + WINO_LANES - 1) / WINO_LANES);
-            p.count = wino_panel_count(p.vectors);
-            for (int64_t o = begin; o < end; o += WINO_LANES) {
-                float *place =
-                    to + rungi_wino_panel_at(&p, row + t, (int)((o - begin) / WINO_LANES));
-                int n = (int)rungi_wino_least(WINO_LANES, end - o);
-                wino_prefetch(next, 16, o);
-                wino_v sum =
-                    all && n == WINO_LANES
-                        ? wino_gradient_vector(at, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
-                        : wino_gradient_vector(at, o, n, lines, place, p.plane);
-                if (sums)
-                    wino_store(sums + o, wino_load(sums + o) + sum);
-            }
+        wino_gradient_tiles *next = &tiles[(t + 1) % 2];
+        int64_t following = first + (t + 1 < count ? t + 1 : t);
+        wino_pixels(image, dy, zeros, following, 4, next->dy);
+        if (gate) {
+            wino_pixels(image, gate, zeros, following, 4, next->gate);
+            wino_gradient_tile(&tiles[t % 2], true, next, image->c, panels, chunk_stride, row + t,
+                               lines, z, sums);
+        } else {
+            wino_gradient_tile(&tiles[t % 2], false, next, image->c, panels, chunk_stride, row + t,
+                               lines, z, sums);
         }
     }
 }

@@ -135,7 +135,7 @@ static weight_space take_space(const weight_plan *p, rungi_wino_space *space)
 typedef struct weight_work {
     const weight_plan *p;
     weight_space s;
-    const float *x, *dy;
+    const float *x, *dy, *gate;
     float *dg, *db;
 } weight_work;
 
@@ -152,7 +152,8 @@ static void run_part(const weight_work *f, int part, rungi_wino_lines lines, int
     for (int64_t t = begin, n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
         loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, lines, v);
-        loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z, sums);
+        loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z,
+                        sums);
         for (int k = 6 * lines.begin; k < 6 * lines.end; k++)
             loops->multiply(&p->z, 0, n, p->x.c, v + k * p->v.plane, 1, p->v.width,
                             z + k * p->z.plane, d + k * p->d_plane, p->d_width, t > begin);
@@ -186,8 +187,8 @@ static void transform_group(const weight_work *f, int64_t first, int64_t group)
     int64_t t = group * GROUP, n = rungi_wino_least(GROUP, p->tiles - t);
     p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
                     f->s.v + (t - first) * p->v.width);
-    p->loops->gradient(&p->dy, f->dy, f->s.zeros, t, n, &p->z, p->z_size, t - first, RUNGI_WINO_ALL,
-                       f->s.z, f->s.sums + group * p->sum_width);
+    p->loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, t - first,
+                       RUNGI_WINO_ALL, f->s.z, f->s.sums + group * p->sum_width);
 }
 
 // Tiles [first, first + n) for one pair of chunks.
@@ -246,6 +247,10 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
 {
     if (q->gin[1].buffer < 0)
         return rungi_refuse(why, "the gradient of the bias alone is not offered");
+    if (q->n_fused && q->fused[0].out->buffer < 0)
+        return rungi_refuse(why, "needs the output of %s", q->fused[0].op->name);
+    if (!rungi_fuses_relu(q, why))
+        return false;
     return rungi_wino_can_run(q, &q->in[0], &q->gout[0], why);
 }
 
@@ -276,6 +281,7 @@ static rung_status run(const rungi_call *c)
                      .s = take_space(p, &space),
                      .x = rungi_ptr(c, &q->in[0]),
                      .dy = rungi_ptr(c, &q->gout[0]),
+                     .gate = q->n_fused ? rungi_ptr(c, q->fused[0].out) : NULL,
                      .dg = rungi_ptr(c, &q->gin[1]),
                      .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL};
     memset(f.s.zeros, 0, (size_t)rungi_wino_most(p->x.c, p->dy.c) * sizeof(float));
@@ -293,6 +299,8 @@ const rungi_kernel rungi_conv2d_weight_winograd = {.name = "winograd",
                                                    .kind = RUNGI_OWN,
                                                    .can_run = can_run,
                                                    .prefers = rungi_wino_pays,
+                                                   .flops = rungi_wino_flops,
+                                                   .fuses = true,
                                                    .create = create,
                                                    .destroy = free,
                                                    .run = run};

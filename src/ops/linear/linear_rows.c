@@ -56,10 +56,12 @@ static rung_status forward_run(const rungi_call *c)
     const float *x = rungi_ptr(c, &q->in[0]), *w = rungi_ptr(c, &q->in[1]);
     const float *bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL;
     float *y = rungi_ptr(c, &q->out[0]);
-    RUNGI_PARALLEL_TASKS(threads_for(q, s))
-    for (int k = 0; k < PIECES; k++)
-        loops(q)->forward(x, w, bias, y, s.rows, s.in, s.out, piece_begin(s.out, k),
-                          piece_begin(s.out, k + 1));
+    int threads = threads_for(q, s);
+    RUNGI_PARALLEL_TASKS(threads)
+    for (int t = 0; t < threads; t++)
+        loops(q)->forward(x, w, bias, y, s.rows, s.in, s.out,
+                          piece_begin(s.out, PIECES * t / threads),
+                          piece_begin(s.out, PIECES * (t + 1) / threads));
     for (int i = 0; i < q->n_fused; i++)
         rungi_unary_apply(rungi_unary_find(q->fused[i].op), q->fused[i].attr, q->isa, y, y,
                           s.rows * s.out);
@@ -68,19 +70,53 @@ static rung_status forward_run(const rungi_call *c)
 
 enum { CHUNK = 1024 };
 
-// The weight's gradient a chunk at a time, for an update to take.
-static void weight_update(const rungi_query *q, const rungi_update *update, const float *x,
-                          const float *gy, rungi_linear_sizes s)
+// What one row of the weight's gradient is made of.
+typedef struct row_update {
+    const rungi_linear_loops *loops;
+    const rungi_update *to;
+    const float *x, *gy;
+    rungi_linear_sizes s;
+    bool skips; // rows whose gradients of y are all zero: so are the gradients of the row
+} row_update;
+
+static bool is_zero(const row_update *u, int64_t o)
 {
-    RUNGI_PARALLEL_TASKS(threads_for(q, s))
-    for (int k = 0; k < PIECES; k++)
-        for (int64_t o = piece_begin(s.out, k); o < piece_begin(s.out, k + 1); o++)
-            for (int64_t i = 0; i < s.in; i += CHUNK) {
-                _Alignas(64) float grad[CHUNK];
-                int64_t count = s.in - i < CHUNK ? s.in - i : CHUNK;
-                loops(q)->weight_row(x + i, gy + o, grad, s.rows, s.in, s.out, count);
-                update->apply(update->self, o * s.in + i, grad, count);
-            }
+    for (int64_t r = 0; r < u->s.rows; r++)
+        if (u->gy[r * u->s.out + o] != 0)
+            return false;
+    return true;
+}
+
+static void update_row(const row_update *u, int64_t o)
+{
+    if (u->skips && is_zero(u, o))
+        return;
+    if (u->s.rows == 1 && u->to->apply_scaled) {
+        u->to->apply_scaled(u->to->self, o * u->s.in, u->gy[o], u->x, u->s.in);
+        return;
+    }
+    for (int64_t i = 0; i < u->s.in; i += CHUNK) {
+        _Alignas(64) float grad[CHUNK];
+        int64_t count = u->s.in - i < CHUNK ? u->s.in - i : CHUNK;
+        u->loops->weight_row(u->x + i, u->gy + o, grad, u->s.rows, u->s.in, u->s.out, count);
+        u->to->apply(u->to->self, o * u->s.in + i, grad, count);
+    }
+}
+
+// The weight's gradient row by row, for an update to take. Each thread has the rows that it has in
+// forward and goes through them from the end: what it read or wrote last it finds in its cache.
+static void weight_update(const rungi_query *q, row_update *u)
+{
+    int threads = threads_for(q, u->s);
+    u->loops = loops(q);
+    // NaN and infinity times zero are not zero.
+    u->skips = u->to->zero_is_nothing && u->loops->finite(u->x, u->s.rows * u->s.in);
+    RUNGI_PARALLEL_TASKS(threads)
+    for (int t = 0; t < threads; t++) {
+        int64_t begin = piece_begin(u->s.out, PIECES * t / threads);
+        for (int64_t o = piece_begin(u->s.out, PIECES * (t + 1) / threads); o-- > begin;)
+            update_row(u, o);
+    }
 }
 
 static rung_status weight_run(const rungi_call *c)
@@ -96,7 +132,7 @@ static rung_status weight_run(const rungi_call *c)
         return RUNG_OK;
     const rungi_update *update = rungi_update_of(c, &q->gin[1]);
     if (update) {
-        weight_update(q, update, x, gy, s);
+        weight_update(q, &(row_update){.to = update, .x = x, .gy = gy, .s = s});
         return RUNG_OK;
     }
     RUNGI_PARALLEL_TASKS(threads_for(q, s))

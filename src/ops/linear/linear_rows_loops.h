@@ -9,37 +9,56 @@
 
 enum { DOT_LANES = 32, DOT_VECTORS = DOT_LANES / RUNGI_LANES };
 
-static float linear_dot(const float *a, const float *b, int64_t n)
+// out[k] = a . b[k * stride] for the `count` rows of b; `count` is a constant where it is inlined.
+static inline void linear_dots(const float *a, const float *b, int64_t stride, int64_t n,
+                               const int count, float *out)
 {
-    rungi_vf sum[DOT_VECTORS] = {{0}};
-    float lane[RUNGI_LANES];
+    rungi_vf sum[2][DOT_VECTORS] = {{{0}}};
     int64_t i = 0;
     for (; i + DOT_LANES <= n; i += DOT_LANES)
-        for (int v = 0; v < DOT_VECTORS; v++)
-            sum[v] += rungi_load(a + i + v * RUNGI_LANES) * rungi_load(b + i + v * RUNGI_LANES);
+        for (int v = 0; v < DOT_VECTORS; v++) {
+            rungi_vf one = rungi_load(a + i + v * RUNGI_LANES);
+            for (int k = 0; k < count; k++)
+                sum[k][v] += one * rungi_load(b + k * stride + i + v * RUNGI_LANES);
+        }
     RUNGI_UNROLL
-    for (int v = 0; v < DOT_VECTORS; v++, i += RUNGI_LANES) {
-        if (n - i >= RUNGI_LANES)
-            sum[v] += rungi_load(a + i) * rungi_load(b + i);
-        else if (n > i)
-            sum[v] += rungi_load_part(a + i, n - i) * rungi_load_part(b + i, n - i);
+    for (int v = 0; v < DOT_VECTORS; v++, i += RUNGI_LANES)
+        for (int k = 0; k < count; k++) {
+            const float *row = b + k * stride + i;
+            if (n - i >= RUNGI_LANES)
+                sum[k][v] += rungi_load(a + i) * rungi_load(row);
+            else if (n > i)
+                sum[k][v] += rungi_load_part(a + i, n - i) * rungi_load_part(row, n - i);
+        }
+    for (int k = 0; k < count; k++) {
+        float lane[RUNGI_LANES];
+        for (int width = DOT_VECTORS / 2; width; width /= 2)
+            for (int v = 0; v < width; v++)
+                sum[k][v] += sum[k][v + width];
+        memcpy(lane, sum[k], sizeof lane);
+        for (int width = RUNGI_LANES / 2; width; width /= 2)
+            for (int l = 0; l < width; l++)
+                lane[l] += lane[l + width];
+        out[k] = lane[0];
     }
-    for (int width = DOT_VECTORS / 2; width; width /= 2)
-        for (int v = 0; v < width; v++)
-            sum[v] += sum[v + width];
-    memcpy(lane, sum, sizeof lane);
-    for (int width = RUNGI_LANES / 2; width; width /= 2)
-        for (int k = 0; k < width; k++)
-            lane[k] += lane[k + width];
-    return lane[0];
 }
 
+// Two rows of the weight at a time, which share what they load of x.
 static void linear_forward(const float *x, const float *w, const float *bias, float *y,
                            int64_t rows, int64_t in, int64_t out, int64_t begin, int64_t end)
 {
-    for (int64_t o = begin; o < end; o++)
-        for (int64_t r = 0; r < rows; r++)
-            y[r * out + o] = linear_dot(x + r * in, w + o * in, in) + (bias ? bias[o] : 0);
+    for (int64_t o = begin, count; o < end; o += count) {
+        count = o + 2 <= end ? 2 : 1;
+        for (int64_t r = 0; r < rows; r++) {
+            float dots[2];
+            if (count == 2)
+                linear_dots(x + r * in, w + o * in, in, in, 2, dots);
+            else
+                linear_dots(x + r * in, w + o * in, in, in, 1, dots);
+            for (int64_t k = 0; k < count; k++)
+                y[r * out + o + k] = dots[k] + (bias ? bias[o + k] : 0);
+        }
+    }
 }
 
 static void linear_weight_row(const float *x, const float *gy, float *gw, int64_t rows, int64_t in,
@@ -81,7 +100,18 @@ static void linear_data(const float *gy, const float *w, float *gx, int64_t rows
     }
 }
 
-#define LINEAR_TABLE                                                  \
-    {                                                                 \
-        linear_forward, linear_weight, linear_weight_row, linear_data \
+static bool linear_finite(const float *x, int64_t count)
+{
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bad |= (bits & 0x7f800000U) == 0x7f800000U;
+    }
+    return !bad;
+}
+
+#define LINEAR_TABLE                                                                 \
+    {                                                                                \
+        linear_forward, linear_weight, linear_weight_row, linear_data, linear_finite \
     }

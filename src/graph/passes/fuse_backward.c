@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward half of the fusion pass (`plan.fuse`): the backward step of an activation is merged into
+// the step that takes its result as the gradient of its output, when nobody else reads that result
+// and a kernel of the taker says it can apply it while reading:
+//
+//     gy -> [ relu.backward ] -> g -> [ batch_norm.backward ] -> gx
+//     gy -> [ batch_norm.backward + relu ] -> gx
+//
+// Where the activation's output was made of the taker's output alone (not of a sum with a
+// residual), some kernels need not read it: they can tell it from what they read anyway.
+#include <string.h>
+
+#include "base/error.h"
+#include "graph/plan.h"
+
+// Does step `a` take one gradient and give one, both of an image that may be read in any order?
+static bool is_activation(const rung_plan *p, const rungi_step *a)
+{
+    const rungi_query *q = &a->q;
+    int g = q->n_in == 1 && q->gin ? q->gin[0].buffer : -1;
+    if (g < 0 || q->op->layouts != RUNGI_LAYOUTS_SAME || q->op->n_out != 1 || q->op->n_hidden ||
+        !rungi_query_pass(q)->in_place || rungi_query_pass(q)->reads_in)
+        return false;
+    const rungi_tensor *t = &p->tensors.data[g];
+    return t->kind == RUNGI_TENSOR_ARENA && t->root == g && !t->keep && rungi_plan_reads(p, g) == 1;
+}
+
+// The later step that takes tensor g as the gradient of its only output; 0: none.
+static size_t taker_of(const rung_plan *p, size_t from, int g)
+{
+    for (size_t i = from + 1; i < p->steps.count; i++) {
+        const rungi_query *q = &p->steps.data[i].q;
+        if (q->pass == RUNGI_FORWARD || q->op->n_out != 1 || q->gout[0].buffer < 0)
+            continue;
+        const rungi_tensor *t = &p->tensors.data[q->gout[0].buffer];
+        if (t->root == g && t->operand.layout == p->tensors.data[g].operand.layout &&
+            rung_shape_equal(&t->operand.shape, &p->tensors.data[g].operand.shape))
+            return i;
+    }
+    return 0;
+}
+
+// Step b with activation a before it, with or without a's output; false when out of memory.
+static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, bool with_output,
+                 rungi_query *out)
+{
+    rungi_fused *fused = rungi_plan_block(p, sizeof *fused);
+    rungi_operand *result = rungi_plan_block(p, sizeof *result);
+    if (!fused || !result)
+        return false;
+    *result = a->out[0];
+    if (!with_output)
+        result->buffer = -1;
+    *fused = (rungi_fused){a->op, a->attr, a->node, a->in, a->n_in, result};
+    *out = *b;
+    out->fused = fused;
+    out->n_fused = 1;
+    out->gout = a->gout;
+    return true;
+}
+
+// Joins the steps if the kernel that would run b can do it so.
+static rung_status try_join(rung_plan *p, const rungi_query *a, const rungi_query *b,
+                            rungi_query *joined, bool *can_out)
+{
+    const rung_graph *g = p->graph;
+    rungi_device_kind kind = p->device->backend->kind;
+    const rungi_kernel *alone = rungi_kernel_choose(b, kind, rungi_plan_policy(p), NULL);
+    bool made_of_b = g->nodes.data[a->node].in[0] == g->nodes.data[b->node].out[0];
+    *can_out = false;
+    for (int with = !made_of_b; with < 2 && !*can_out; with++) {
+        RUNG_CHECK(join(p, a, b, with, joined), RUNG_NO_MEMORY, "no memory for a plan");
+        const rungi_kernel *kernel = rungi_kernel_choose(joined, kind, rungi_plan_policy(p), NULL);
+        *can_out = kernel && kernel == alone && kernel->kind != RUNGI_REFERENCE;
+    }
+    return RUNG_OK;
+}
+
+rung_status rungi_plan_fuse_backward(rung_plan *p)
+{
+    for (size_t i = (size_t)p->n_forward; i < p->steps.count; i++) {
+        const rungi_step *a = &p->steps.data[i];
+        if (!is_activation(p, a))
+            continue;
+        size_t taker = taker_of(p, i, a->q.gin[0].buffer);
+        if (!taker || p->steps.data[taker].q.n_fused)
+            continue;
+        rungi_query joined;
+        bool can;
+        RUNG_TRY(try_join(p, &a->q, &p->steps.data[taker].q, &joined, &can));
+        if (!can)
+            continue;
+        p->steps.data[taker].q = joined;
+        memmove(&p->steps.data[i], &p->steps.data[i + 1],
+                (p->steps.count - i - 1) * sizeof *p->steps.data);
+        p->steps.count--;
+        i--;
+    }
+    return RUNG_OK;
+}
