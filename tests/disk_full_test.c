@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fills up while a run or a pack is written: one line that says so, and nothing is lost.
+// A disk that fills up while a run or a pack is written: one line that says so, and nothing is
+// lost.
 #include "training.h"
 
 #include "rung/pack.h"

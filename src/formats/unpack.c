@@ -84,7 +84,8 @@ static rung_status unpack_to(const char *path, int fd, uint64_t keep, uint64_t l
     return status;
 }
 
-// A file in `folder` without a name; where the file system has no such files, with one for a moment.
+// A file in `folder` without a name; where the file system has no such files, with one for a
+// moment.
 static int open_unnamed(const char *folder)
 {
     char path[RUNGI_PATH_MAX];
