@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// rung's side of the loader's benchmarks, on a folder of class folders with JPEGs:
+// rung's side of the loader's benchmarks, on a folder of class folders with JPEGs, or on a pack of
+// raw pixels:
 //
 //   loader supply FOLDER WORKERS BATCH    batches of random_resized_crop 224, flip, normalize
 //   loader decode FOLDER THREADS BATCH    the limit: every picture decoded whole from memory by
 //                                         libjpeg-turbo, nothing else
+//   loader raw PACK WORKERS BATCH         batches of the pack's pixels, shuffled
+//   loader copy PACK THREADS BATCH        the limit: the same bytes copied from the mapped file, in
+//   a
+//                                         random order, to as many slots as the loader has
 //
 // Prints "ready", then answers lines of stdin:
 //   run N   takes N batches (decodes as many pictures) and prints their times in milliseconds
@@ -20,21 +25,24 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/philox.h"
 #include "base/thread.h"
 #include "formats/image_file.h"
 #include "measure/resident.h"
-#include "rung/data.h"
+#include "rung/pack.h"
 
-enum { MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, SLOTS_A_WORKER = 2 };
 
 typedef struct bench {
     rung_context *context;
     rung_source *source;
-    rung_loader *loader; // supply
-    int threads;         // decode
+    rung_loader *loader; // supply, raw
+    int threads;
     long batch;
     rungi_block *files; // decode: all pictures in memory
     size_t *sizes;
+    uint8_t *slots; // copy
+    size_t sample_bytes, slot_count;
     atomic_long next;
     long last;
 } bench;
@@ -57,6 +65,17 @@ static rung_status open_loader(bench *b)
                                                      .num_workers = b->threads,
                                                      .transforms = steps,
                                                      .transform_count = 4},
+                              &b->loader);
+}
+
+static rung_status open_raw(bench *b)
+{
+    return rung_loader_create(b->context, b->source,
+                              &(rung_loader_options){.batch_size = b->batch,
+                                                     .shuffle = true,
+                                                     .drop_last = true,
+                                                     .num_workers = b->threads,
+                                                     .prefetch_factor = SLOTS_A_WORKER},
                               &b->loader);
 }
 
@@ -140,13 +159,46 @@ static rung_status decode_some(void *bench_)
     return RUNG_OK;
 }
 
+// ---- copy
+
+static rung_status make_slots(bench *b)
+{
+    int64_t count;
+    const rung_field *image = &b->source->fields[0];
+    RUNG_CHECK(image->pixels == RUNG_PIXELS_HWC, RUNG_MISMATCH, "the pack holds no raw pixels");
+    RUNG_TRY(rung_shape_count(&image->shape, &count));
+    b->sample_bytes = (size_t)count;
+    b->slot_count = (size_t)(SLOTS_A_WORKER * b->threads + 1);
+    b->slots = aligned_alloc(64, b->slot_count * (size_t)b->batch * b->sample_bytes);
+    RUNG_CHECK(b->slots, RUNG_NO_MEMORY, "no memory for batches");
+    return RUNG_OK;
+}
+
+static rung_status copy_some(void *bench_)
+{
+    bench *b = bench_;
+    rungi_random random = rungi_random_make(0, RUNGI_PURPOSE_TEST, 0, 0, 0);
+    for (long i; (i = atomic_fetch_add(&b->next, 1)) < b->last;) {
+        int64_t label;
+        rung_view views[2] = {{RUNG_U8, b->source->fields[0].shape, NULL},
+                              {RUNG_I64, RUNG_SCALAR, &label}};
+        int64_t which =
+            (int64_t)(rungi_random_u64(&random, (uint64_t)i) % (uint64_t)b->source->count);
+        RUNG_TRY(b->source->read(b->source->self, NULL,
+                                 &(rung_sample){.index = which, .may_borrow = 1}, views));
+        size_t place = (size_t)i % (b->slot_count * (size_t)b->batch);
+        memcpy(b->slots + place * b->sample_bytes, views[0].data, b->sample_bytes);
+    }
+    return RUNG_OK;
+}
+
 static rung_status run_decode(bench *b, long count, double *ms)
 {
     rungi_thread threads[MAX_THREADS] = {0};
     int64_t start = rungi_now(b->context);
     b->last = atomic_load(&b->next) + count * b->batch;
     for (int i = 0; i < b->threads; i++)
-        RUNG_TRY(rungi_thread_start(&threads[i], "decode", decode_some, b));
+        RUNG_TRY(rungi_thread_start(&threads[i], "limit", b->slots ? copy_some : decode_some, b));
     for (int i = 0; i < b->threads; i++)
         RUNG_TRY(rungi_thread_join(&threads[i]));
     atomic_store(&b->next, b->last);
@@ -189,16 +241,28 @@ static rung_status serve(bench *b)
 
 static rung_status begin(bench *b, int argc, char **argv)
 {
-    bool supply = argc == 5 && strcmp(argv[1], "supply") == 0;
-    RUNG_CHECK(supply || (argc == 5 && strcmp(argv[1], "decode") == 0), RUNG_INVALID,
-               "usage: loader supply|decode FOLDER THREADS BATCH");
+    static const struct {
+        const char *name;
+        bool pack;
+        rung_status (*begin)(bench *b);
+    } modes[] = {{"supply", false, open_loader},
+                 {"decode", false, read_all},
+                 {"raw", true, open_raw},
+                 {"copy", true, make_slots}};
+    enum { MODES = sizeof modes / sizeof *modes };
+    int mode = 0;
+    while (argc == 5 && mode < MODES && strcmp(argv[1], modes[mode].name) != 0)
+        mode++;
+    RUNG_CHECK(argc == 5 && mode < MODES, RUNG_INVALID,
+               "usage: loader supply|decode|raw|copy FOLDER|PACK THREADS BATCH");
     b->threads = atoi(argv[3]);
     b->batch = atol(argv[4]);
     RUNG_CHECK(b->threads >= 0 && b->threads <= MAX_THREADS && b->batch > 0, RUNG_INVALID,
                "%s threads, batches of %s: no such numbers", argv[3], argv[4]);
     RUNG_TRY(rung_context_create(NULL, &b->context));
-    RUNG_TRY(rung_source_image_folder(b->context, argv[2], &b->source));
-    return supply ? open_loader(b) : read_all(b);
+    RUNG_TRY(modes[mode].pack ? rung_source_pack(b->context, argv[2], NULL, &b->source)
+                              : rung_source_image_folder(b->context, argv[2], &b->source));
+    return modes[mode].begin(b);
 }
 
 int main(int argc, char **argv)
@@ -214,6 +278,7 @@ int main(int argc, char **argv)
         free(b.files[i].data);
     free(b.files);
     free(b.sizes);
+    free(b.slots);
     rung_source_destroy(&b.source);
     rung_context_destroy(&b.context);
     return status == RUNG_OK ? 0 : 1;

@@ -4,6 +4,7 @@ normalize, in batches of 64."""
 import os
 import shutil
 import statistics
+import subprocess
 import tarfile
 import time
 
@@ -57,8 +58,20 @@ def photographs():
     return FOLDER
 
 
-def ours(mode, threads):
-    return Steady(Worker("rung", [os.path.join(workers.PROGRAMS, "loader"), mode, FOLDER, str(threads),
+def raw_pack():
+    """The photographs as a pack of pixels of 224 x 224, made when missing."""
+    photographs()
+    path = os.path.join(workers.PROGRAMS, "photographs.pack")
+    if not os.path.isfile(path):
+        rung = os.path.join(os.path.dirname(workers.PROGRAMS), "rung")
+        made = subprocess.run([rung, "convert", FOLDER, path, "--raw", "224x224", "-q"], capture_output=True, text=True)
+        if made.returncode:
+            raise NotAvailable(made.stderr.strip() or "rung convert failed")
+    return path
+
+
+def ours(mode, threads, data=FOLDER):
+    return Steady(Worker("rung", [os.path.join(workers.PROGRAMS, "loader"), mode, data, str(threads),
                                   str(BATCH)], workers.environment(bind=False)))
 
 
@@ -92,12 +105,12 @@ def choose_peer(smoke, tell):
     return min(found, key=found.get), found
 
 
-def measure(name, smoke, tell, start_other, other_name):
+def measure(name, smoke, tell, start_other, other_name, start_ours=lambda: ours("supply", len(CORES))):
     """Rounds of our supply beside another side; the larger ratio is better for us."""
     count, seconds = (2, 2.0) if smoke else (12, 3.0)
     sides = {}
     try:
-        sides["rung"] = ours("supply", len(CORES))
+        sides["rung"] = start_ours()
         sides["other"] = start_other()
         rounds = Rounds(sides, seconds, count, tell)
     except Failed as error:
@@ -135,6 +148,15 @@ def loader_limit(smoke, tell):
     photographs()
     return measure("loader_limit", smoke, tell, lambda: ours("decode", len(CORES)),
                    f"decoding alone, {len(CORES)} threads")
+
+
+def loader_raw(smoke, tell):
+    """ratio: the time in which all cores copy the bytes of a batch of raw pixels of 224 x 224 from the
+    mapped pack, in a random order, over our time of that batch."""
+    workers.need_programs()
+    pack = raw_pack()
+    return measure("loader_raw", smoke, tell, lambda: ours("copy", len(CORES), pack),
+                   f"copying alone, {len(CORES)} threads", lambda: ours("raw", len(CORES), pack))
 
 
 def memory_loader(smoke, tell):

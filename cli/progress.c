@@ -152,6 +152,22 @@ static bool is_named(int part, const char *name)
     return strcmp(rung_time_part(part), name) == 0;
 }
 
+// Where the workers' time went; nothing of data from memory.
+static void show_loader(const cli_progress *p)
+{
+    double total = 0;
+    for (int i = 0; i < RUNG_STAGE_COPY; i++)
+        total += p->end.loader_ms[i];
+    if (!(total > 0))
+        return;
+    fprintf(p->out, "loader ");
+    for (int i = 0; i < RUNG_STAGE_COPY; i++)
+        if (p->end.loader_ms[i] >= 0.0005 * total)
+            fprintf(p->out, " %s %.1f%%", rung_loader_stage_name(i),
+                    100 * p->end.loader_ms[i] / total);
+    fprintf(p->out, "  of the workers' time; %.1f batches were ready\n", p->end.queue_depth);
+}
+
 void cli_progress_close(cli_progress *p)
 {
     clear_line(p);
@@ -173,6 +189,7 @@ void cli_progress_close(cli_progress *p)
         if (p->end.ms[i] >= 0.0005 * total)
             fprintf(p->out, "  %s %.1f%%", rung_time_part(i), 100 * p->end.ms[i] / total);
     fputc('\n', p->out);
+    show_loader(p);
     if (p->best_step > 0)
         fprintf(p->out, "best     accuracy %.4f, loss %.4f at step %" PRId64 "\n", p->best_accuracy,
                 plain(p->best_loss), p->best_step);

@@ -4,7 +4,8 @@
 # links it. Hence no target here may depend on rung's source tree.
 
 # Modules found by pkg-config; rung.pc names the same ones.
-set(RUNG_PKGCONFIG_MODULES yaml-0.1 jansson libxxhash hwloc libpng zlib libjpeg libwebp)
+set(RUNG_PKGCONFIG_MODULES yaml-0.1 jansson libxxhash hwloc libpng zlib libdeflate libjpeg libwebp
+    libarchive libpcre2-8)
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)

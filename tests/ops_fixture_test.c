@@ -103,6 +103,9 @@ static rung_value add_leaf(model *m, int number, fill how, int limit, bool train
                              .ignore_index = 2, .label_smoothing = 0.2))                         \
     ENTRY(cross_entropy_images,                                                                  \
           rung_cross_entropy(g, IMAGES, CLASS(1, 5, 2, 3), .sum = true, .label_smoothing = 0.1)) \
+    ENTRY(cross_entropy_soft, rung_cross_entropy(g, LOGITS, GIVEN(1, UNIT, 6, 5), .sum = false)) \
+    ENTRY(cross_entropy_soft_images, rung_cross_entropy(g, IMAGES, GIVEN(1, UNIT, 2, 5, 3),      \
+                                                        .sum = true, .label_smoothing = 0.1))    \
     ENTRY(bce_with_logits, rung_bce_with_logits(g, LOGITS, GIVEN(1, UNIT, 6, 5), .sum = false))  \
     ENTRY(bce_with_logits_all,                                                                   \
           rung_bce_with_logits(g, LOGITS, GIVEN(1, UNIT, 6, 5),                                  \

@@ -141,15 +141,22 @@ struct rung_source {
 RUNG_API void rung_source_destroy(rung_source **source);
 
 // Opens a data set by the name of its format (`data.format`): "idx", "cifar10", "cifar100",
-// "image_folder", "list", "tar" or "npy". `path` is its folder. `split` is "train" or "test"; of
-// the last four also "all", for a path that is one split by itself. The caller owns the result.
+// "image_folder", "list", "tar", "npy", "pack", "tokens" or "text". `path` is its folder. `split`
+// is "train" or "test"; of all but the first three also "all", for a path that is one split by
+// itself. The caller owns the result.
 //
 // Of image_folder and tar, the training split is the folder `train` in `path`, or `path` itself
 // without one; the test split is the folder `val` or `test`. Of list, they are train.csv, and
 // val.csv or test.csv (or .tsv), or `path` itself when that is a file. tar also takes one archive
-// or a range of them, shards/name-{000000..000009}.tar. Of npy, see rung_source_npy. Errors:
-// RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split; else
-// those of the format below.
+// or a range of them, shards/name-{000000..000009}.tar; names that begin with train/, and with val/
+// or test/, in the archives are splits too. Of npy, see rung_source_npy; `path` may be an .npz
+// archive of such arrays. Of pack (rung/pack.h), the splits are train.pack, and val.pack or
+// test.pack, or `path` itself when that is a file. Of tokens (rung/text.h), they are the files .bin
+// with train, and with val or test in their names, in windows of 1024; of text, the folders or
+// files train, train.csv or train.tsv, and so on, with the words of the training split as
+// vocabulary and 64 of each example: rung_source_tokens and rung_source_text take other lengths.
+// Errors: RUNG_CONFIG for an unknown format or split; RUNG_NOT_FOUND when there is no such split;
+// else those of the format below.
 RUNG_API rung_status rung_source_open(rung_context *context, const char *format, const char *path,
                                       const char *split, rung_source **source_out);
 
@@ -214,13 +221,17 @@ RUNG_API rung_status rung_source_image_folder(rung_context *context, const char 
 RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
                                       rung_source **source_out);
 
-// Plain tar archives in WebDataset's layout, read at random: entries whose names are equal up to
+// Tar archives in WebDataset's layout, read at random: entries whose names are equal up to
 // the first dot of the last part are one sample, of which the picture and .cls (a number or a name)
 // count. Where no sample has .cls, the label is the folder that the picture lies in or, without
 // folders, what follows the first _ of its name. `path` is an archive, a range of them with
-// {000000..000009}, or a folder of archives.
-// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is compressed or no archive; RUNG_CORRUPT
-// when it is cut; RUNG_DATA for a sample without label or with two.
+// {000000..000009}, or a folder of archives. An entry __classes__ names the classes of numbers, one
+// a line.
+//
+// Archives compressed by gzip, bzip2 or zstd are unpacked into memory, all together up to 1 GiB;
+// larger ones are refused: `rung convert` makes a pack of them.
+// Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is no archive; RUNG_CORRUPT when it is cut;
+// RUNG_DATA for a sample without label or with two; RUNG_UNSUPPORTED when it is too large.
 RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
                                      rung_source **source_out);
 
@@ -403,6 +414,38 @@ RUNG_API rung_status rung_sampler_random(int64_t count, uint64_t seed, rung_samp
 RUNG_API rung_status rung_sampler_subset(const int64_t *samples, int64_t count, bool shuffle,
                                          uint64_t seed, rung_sampler **sampler_out);
 
+// `draws` samples in an epoch, each with a probability in proportion to its weight (count of them,
+// copied; 0 is never drawn), as PyTorch's WeightedRandomSampler. With replacement a sample may come
+// several times: each is an occurrence of its own, augmented on its own. Without, those that are
+// left are drawn from one after the other. Another order in each epoch. Costs 16 bytes a draw.
+// Errors: RUNG_DATA for weights that are negative, not finite or all 0, and for more draws without
+// replacement than samples that have a weight.
+RUNG_API rung_status rung_sampler_weighted(const double *weights, int64_t count, int64_t draws,
+                                           bool replacement, uint64_t seed,
+                                           rung_sampler **sampler_out);
+
+// Another sampler (borrowed) with a multiple of `multiple` positions, for ranks that must all have
+// as much: padded by beginning again, as PyTorch's DistributedSampler, or with `drop` without the
+// last ones. Neither is needed for evaluation: a loader of several ranks cuts each batch into parts
+// that may differ by one, so that each sample is evaluated once. Errors: RUNG_DATA when dropping
+// leaves nothing.
+RUNG_API rung_status rung_sampler_even(const rung_sampler *sampler, int64_t multiple, bool drop,
+                                       rung_sampler **sampler_out);
+
+// An order whose batches of `batch` hold samples of similar length (`lengths`, count of them,
+// copied), so that little is padded: shuffled, sorted in pools of 100 batches, and the batches
+// shuffled; without `shuffle` sorted as a whole. An epoch's short batch comes last.
+RUNG_API rung_status rung_sampler_by_length(const int64_t *lengths, int64_t count, int64_t batch,
+                                            bool shuffle, uint64_t seed,
+                                            rung_sampler **sampler_out);
+
+// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names, without
+// `root` in front (which may be NULL): sets held_out[i] for each. A sample's side depends on its
+// name alone: not on what is added or removed beside it, a seed, or where the data set lies. A
+// larger share holds all of a smaller one. Errors: RUNG_UNSUPPORTED when samples have no names.
+RUNG_API rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
+                                        bool *held_out);
+
 // ---------------------------------------------------------------------------------------------
 // Loader
 // ---------------------------------------------------------------------------------------------
@@ -419,6 +462,7 @@ typedef struct rung_batch {
     int64_t epoch;          // from 0
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
+    const rung_draw *draws; // the same with their occurrences
     int64_t left_out;       // bad samples that are not among them (skip_bad): the next batch begins
                             // at position + global_count + left_out
     bool is_last_of_epoch;
@@ -429,6 +473,18 @@ typedef struct rung_batch {
 // Called on each full batch, in the worker that finished it: may change values in place (MixUp) and
 // make the views smaller. `random` is keyed by (seed, epoch, position).
 typedef rung_status (*rung_collate_fn)(void *user, const rung_random *random, rung_batch *batch);
+
+// MixUp and CutMix of whole batches, as torchvision's transforms v2 do them: each image is mixed
+// with the one before it in the batch (the first with the last) by a number lambda from Beta(alpha,
+// alpha), drawn by (seed, epoch, position); with both, one of them is chosen for each batch. The
+// source's first field must come out as f32 images, and a field "label" be i64. Batches get one
+// more field, "target" f32 [classes]: lambda for a sample's own class and 1 - lambda for that of
+// the other; of neither alpha, 1 for its own.
+typedef struct rung_mix {
+    double mixup_alpha;  // 0: no MixUp
+    double cutmix_alpha; // 0: no CutMix
+    int classes;         // at least 1
+} rung_mix;
 
 // Called from next(), in the order of the batches, when a sample is left out for the first time.
 // `message` names the sample and the reason.
@@ -456,6 +512,7 @@ typedef struct rung_loader_options {
     void *collate_user;
     const rung_transform *transforms; // copied; what their pointers point to is borrowed
     int transform_count;
+    const rung_mix *mix;              // copied; NULL: none. Done before `collate`
     const rung_loader_memory *memory; // copied; NULL: the heap
     bool skip_bad; // leave out samples that cannot be read (missing, cut, damaged, of a bad kind)
                    // instead of failing: batches become smaller by them. Only for world 1
@@ -466,6 +523,9 @@ typedef struct rung_loader_options {
     bool preload;  // read epoch 0 once at the first next() and serve its batches in every epoch,
                    // from memory, without work: the ceiling of supply (same order and same
                    // augmentation in each epoch; hold has no limit)
+    bool defer;    // leave the steps of field 0 that come after decoding, resizing and colours to
+                   // the consumer's device: batches hold u8
+    bool quiet;    // no remarks in the log about these options
     int64_t epoch; // where to begin
     int64_t position;
     int64_t end_epoch; // no sample of this epoch or later is read; 0: no end
@@ -522,19 +582,56 @@ typedef struct rung_loader_info {
 
 RUNG_API void rung_loader_describe(const rung_loader *loader, rung_loader_info *info_out);
 
+// What a worker's time goes to: the first four are work, SLOT and IDLE are waiting. COPY is the
+// consumer's, which tells it by rung_loader_count_copy.
+typedef enum rung_loader_stage {
+    RUNG_STAGE_READ,      // the source's read: waiting for storage
+    RUNG_STAGE_DECODE,    // of pictures as files
+    RUNG_STAGE_TRANSFORM, // all other transforms
+    RUNG_STAGE_COLLATE,
+    RUNG_STAGE_SLOT, // waiting for a free slot: all batches are ready or held
+    RUNG_STAGE_IDLE, // waiting for another worker, or for more to do
+    RUNG_STAGE_COPY, // to the device
+    RUNG_STAGES,
+} rung_loader_stage;
+
+// "read", "decode", ... NULL past the last.
+RUNG_API const char *rung_loader_stage_name(int stage);
+
 // Counted since the loader was made. Times are the context's clock's.
 typedef struct rung_loader_statistics {
-    int64_t samples;         // delivered by next()
-    int64_t batches;         // delivered by next()
-    int64_t reads;           // samples read (those ahead included)
-    int64_t bad_samples;     // different ones left out of delivered batches (skip_bad)
-    double wait_seconds;     // that next() took
-    double busy_seconds;     // of all workers (or of next() without workers) reading
-    int queue_depth;         // batches ready now
-    double mean_queue_depth; // ready when next() was called
+    int64_t samples;             // delivered by next()
+    int64_t batches;             // delivered by next()
+    int64_t reads;               // samples read (those ahead included)
+    int64_t bad_samples;         // different ones left out of delivered batches (skip_bad)
+    double wait_seconds;         // that next() took
+    double busy_seconds;         // of all workers (or of next() without workers) reading
+    int queue_depth;             // batches ready now
+    double mean_queue_depth;     // ready when next() was called
+    double seconds[RUNG_STAGES]; // by stage, of all workers together
+    double worker_seconds;       // that workers have been there, all together; without workers, the
+                                 // time since the first next()
+    int64_t read_bytes;          // that the source gave: of pictures as files, the files
+    int64_t batch_bytes;         // of the batches delivered
+    int64_t copy_bytes;          // told by rung_loader_count_copy
 } rung_loader_statistics;
 
 RUNG_API void rung_loader_measure(rung_loader *loader, rung_loader_statistics *statistics_out);
+
+// The same of one worker (0 ... info.workers - 1; 0 too when next() reads by itself).
+typedef struct rung_worker_statistics {
+    int64_t reads, read_bytes;
+    double seconds[RUNG_STAGES];
+    double worker_seconds; // since it began
+    double busy_share;     // of that, in [0, 1]
+} rung_worker_statistics;
+
+// False when there is no such worker, or data are served from memory (preload).
+RUNG_API bool rung_loader_measure_worker(rung_loader *loader, int worker,
+                                         rung_worker_statistics *statistics_out);
+
+// Adds a copy of `bytes` out of a batch to the statistics. From any thread.
+RUNG_API void rung_loader_count_copy(rung_loader *loader, double seconds, int64_t bytes);
 
 #ifdef __cplusplus
 }

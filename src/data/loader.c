@@ -115,7 +115,8 @@ rung_status rung_loader_create(rung_context *context, rung_source *source,
         return status;
     }
     loader->info = loader->ring->info;
-    tell_start(loader);
+    if (!options->quiet)
+        tell_start(loader);
     *loader_out = loader;
     return RUNG_OK;
 }
@@ -144,6 +145,7 @@ static rung_status next_preloaded(rung_loader *loader, rung_batch *batch_out)
         rung_loader_measure(loader, &loader->preloaded);
         loader->preloaded.samples = loader->preloaded.batches = 0;
         loader->preloaded.wait_seconds = 0;
+        loader->preloaded.batch_bytes = 0;
         rungi_ring_destroy(&loader->ring);
     }
     int64_t end = loader->options.end_epoch, epoch = loader->epoch, position = loader->position;
@@ -155,6 +157,7 @@ static rung_status next_preloaded(rung_loader *loader, rung_batch *batch_out)
     loader->position = position;
     loader->preloaded.samples += batch.count;
     loader->preloaded.batches++;
+    loader->preloaded.batch_bytes += rungi_batch_bytes(&batch);
     loader->preloaded.wait_seconds += (double)(rungi_now(loader->context) - start) / 1e9;
     *batch_out = batch;
     return RUNG_OK;
@@ -194,19 +197,26 @@ void rung_loader_describe(const rung_loader *loader, rung_loader_info *info_out)
 
 void rung_loader_measure(rung_loader *loader, rung_loader_statistics *statistics_out)
 {
-    rungi_ring *ring = loader->ring;
-    if (!ring) {
+    if (loader->ring)
+        rungi_ring_measure(loader->ring, statistics_out);
+    else
         *statistics_out = loader->preloaded;
-        return;
-    }
-    pthread_mutex_lock(&ring->lock);
-    *statistics_out = ring->statistics;
-    statistics_out->busy_seconds = (double)ring->busy / 1e9;
-    for (int i = 0; i < ring->queue_count; i++)
-        statistics_out->queue_depth +=
-            ring->slots[ring->queue[(ring->queue_head + i) % ring->info.slots]].state ==
-            RUNGI_SLOT_READY;
-    if (ring->depth_count > 0)
-        statistics_out->mean_queue_depth = (double)ring->depth_sum / (double)ring->depth_count;
-    pthread_mutex_unlock(&ring->lock);
+}
+
+bool rung_loader_measure_worker(rung_loader *loader, int worker,
+                                rung_worker_statistics *statistics_out)
+{
+    return loader->ring && rungi_ring_measure_worker(loader->ring, worker, statistics_out);
+}
+
+void rung_loader_count_copy(rung_loader *loader, double seconds, int64_t bytes)
+{
+    rungi_ring *ring = loader->ring;
+    rung_loader_statistics *s = ring ? &ring->statistics : &loader->preloaded;
+    if (ring)
+        pthread_mutex_lock(&ring->lock);
+    s->seconds[RUNG_STAGE_COPY] += seconds;
+    s->copy_bytes += bytes;
+    if (ring)
+        pthread_mutex_unlock(&ring->lock);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -86,6 +87,18 @@ rung_status rungi_memory_source_field(rungi_memory_source *memory, const char *n
     source->fields[f] = (rung_field){name, dtype, shape, pixels};
     memory->fields[f] = (rungi_memory_field){data, stride, bytes};
     return RUNG_OK;
+}
+
+void *rungi_memory_source_block(size_t size)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    if (size < 2 * (size_t)HUGE_PAGE || size > SIZE_MAX - HUGE_PAGE)
+        return malloc(size);
+    size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *block = aligned_alloc(HUGE_PAGE, size);
+    if (block)
+        madvise(block, size, MADV_HUGEPAGE); // a wish
+    return block;
 }
 
 rung_status rungi_memory_source_own(rungi_memory_source *memory, void *block)

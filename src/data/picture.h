@@ -42,6 +42,8 @@ typedef struct rungi_picture_worker {
     rungi_decoder *decoder;
     rungi_resample resample;
     rungi_block blocks[3];
+    const rung_clock *clock; // NULL: decoding is not timed
+    int64_t decoding;        // nanoseconds of it
 } rungi_picture_worker;
 
 rung_status rungi_picture_worker_init(rungi_picture_worker *worker, rung_isa isa);

@@ -65,10 +65,23 @@ static void crop(look *l, int x, int y, int width, int height)
 
 // ---- pixels
 
+static int64_t clock_of(const rungi_picture_worker *worker)
+{
+    return worker->clock ? worker->clock->now(worker->clock->user) : 0;
+}
+
+static rung_status decode(look *l, const rungi_rect *part, rungi_pixels *pixels)
+{
+    int64_t begin = clock_of(l->worker);
+    rung_status status = rungi_decoder_read(l->worker->decoder, part, l->picture->channels, pixels);
+    l->worker->decoding += clock_of(l->worker) - begin;
+    return status;
+}
+
 static rung_status fetch(look *l, const rungi_rect *part, rungi_pixels *pixels)
 {
     if (l->in_file)
-        return rungi_decoder_read(l->worker->decoder, part, l->picture->channels, pixels);
+        return decode(l, part, pixels);
     *pixels = l->memory;
     pixels->at += (size_t)part->y * pixels->stride + (size_t)part->x * (size_t)pixels->channels;
     pixels->width = part->width;
@@ -352,8 +365,12 @@ static rung_status run_step(look *l, const rungi_picture_step *s, const rung_sam
 static rung_status open_file(look *l, const rung_view *in)
 {
     rungi_image_info info;
-    RUNG_TRY(rungi_decoder_begin(l->worker->decoder, in->data, (size_t)in->shape.dim[0],
-                                 l->picture->in.name, !l->picture->keep_orientation, &info));
+    int64_t begin = clock_of(l->worker);
+    rung_status status =
+        rungi_decoder_begin(l->worker->decoder, in->data, (size_t)in->shape.dim[0],
+                            l->picture->in.name, !l->picture->keep_orientation, &info);
+    l->worker->decoding += clock_of(l->worker) - begin;
+    RUNG_TRY(status);
     RUNG_CHECK(info.width <= UINT16_MAX && info.height <= UINT16_MAX, RUNG_UNSUPPORTED,
                "%s: picture of %d x %d: a side is above %d", l->picture->in.name, info.width,
                info.height, UINT16_MAX);

@@ -205,9 +205,13 @@ rung_status rungi_picture_source_class(rungi_picture_source *ps, const char *nam
 
 rung_status rungi_picture_source_archive(rungi_picture_source *ps, const char *path)
 {
-    rungi_archive archive = {rungi_text_copy(path), -1};
-    if (archive.path && ps->archives.count < OPEN_ARCHIVES_MAX)
-        archive.fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool keep = ps->archives.count < OPEN_ARCHIVES_MAX;
+    return rungi_picture_source_adopt(ps, path, keep ? open(path, O_RDONLY | O_CLOEXEC) : -1);
+}
+
+rung_status rungi_picture_source_adopt(rungi_picture_source *ps, const char *path, int fd)
+{
+    rungi_archive archive = {rungi_text_copy(path), fd};
     if (archive.path && rungi_array_push(&ps->archives, archive))
         return RUNG_OK;
     if (archive.fd >= 0)

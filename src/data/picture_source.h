@@ -46,6 +46,8 @@ rung_status rungi_picture_source_add(rungi_picture_source *ps, const char *name,
 rung_status rungi_picture_source_class(rungi_picture_source *ps, const char *name);
 // Adds an archive that is read at random.
 rung_status rungi_picture_source_archive(rungi_picture_source *ps, const char *path);
+// Adds an archive that is open already as `fd`, which the source closes; `path` is for messages.
+rung_status rungi_picture_source_adopt(rungi_picture_source *ps, const char *path, int fd);
 
 // Turns labels that were read as text into numbers. `labels` has one for each place, as its
 // beginning in `texts`. All whole numbers from 0: the class is that number; else each different

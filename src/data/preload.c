@@ -46,12 +46,13 @@ static rung_status allocate(const rungi_preload *preload, size_t bytes, void **o
 static rung_status keep(rungi_preload *preload, const rung_batch *batch)
 {
     size_t total = 0, bytes = 0, indices = (size_t)batch->count * sizeof *batch->samples;
+    size_t draws = (size_t)batch->count * sizeof *batch->draws;
     for (int f = 0; f < batch->field_count; f++) {
         RUNG_TRY(view_bytes(&batch->fields[f], &bytes));
         total += rungi_round64(bytes);
     }
     kept *k = &preload->batches[preload->count];
-    RUNG_TRY(allocate(preload, total + rungi_round64(indices) + 64, &k->memory));
+    RUNG_TRY(allocate(preload, total + rungi_round64(indices) + draws + 64, &k->memory));
     k->batch = *batch;
     char *at = k->memory;
     for (int f = 0; f < batch->field_count; f++) {
@@ -60,6 +61,7 @@ static rung_status keep(rungi_preload *preload, const rung_batch *batch)
         at += rungi_round64(bytes);
     }
     k->batch.samples = memcpy(at, batch->samples, indices);
+    k->batch.draws = memcpy(at + rungi_round64(indices), batch->draws, draws);
     k->batch.slot = NULL; // nothing to release
     preload->count++;
     return RUNG_OK;

@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/finish.h"
 #include "data/source.h"
 
 // ---- memory
@@ -49,6 +50,7 @@ static rung_status make_slots(rungi_ring *ring)
         }
         RUNG_TRY(allocate(ring, ring->info.slot_bytes, &slot->memory));
         slot->batch.field_count = fields;
+        slot->batch.draws = slot->draws;
         for (int f = 0; f < fields; f++) {
             slot->data[f] = (char *)slot->memory + at;
             at += rungi_round64(capacity * ring->field_bytes[f]);
@@ -65,6 +67,8 @@ static rung_status make_workers(rungi_ring *ring)
     rung_isa isa = ring->context ? rung_context_isa(ring->context) : rungi_cpu_isa();
     size_t raw = 0;
     for (int f = 0; f < source->field_count; f++)
+        ring->plain_bytes += rungi_field_bytes(&source->fields[f]);
+    for (int f = 0; f < source->field_count; f++)
         if (ring->chains[f])
             raw += rungi_round64(rungi_field_bytes(&source->fields[f]));
     ring->workers = calloc((size_t)count, sizeof *ring->workers);
@@ -73,6 +77,7 @@ static rung_status make_workers(rungi_ring *ring)
         rungi_worker *worker = &ring->workers[i];
         worker->ring = ring;
         worker->number = ring->options.num_workers > 0 ? i : -1;
+        worker->waiting = -1;
         atomic_init(&worker->sample, RUNGI_NO_SAMPLE);
         worker->scratch = raw ? aligned_alloc(64, raw) : NULL;
         RUNG_CHECK(worker->scratch || !raw, RUNG_NO_MEMORY, "no memory for the loader");
@@ -82,6 +87,7 @@ static rung_status make_workers(rungi_ring *ring)
                 worker->raw[f] = at;
                 at += rungi_round64(rungi_field_bytes(&source->fields[f]));
                 RUNG_TRY(rungi_chain_worker_create(ring->chains[f], isa, &worker->chains[f]));
+                rungi_chain_worker_watch(worker->chains[f], rungi_clock(ring->context));
             }
     }
     return RUNG_OK;
@@ -121,10 +127,12 @@ static rung_status compile_transforms(rungi_ring *ring)
             ring->transforms[i].field >= 0 && ring->transforms[i].field < source->field_count,
             RUNG_INVALID, "transform %d is for field %d, the source %s has %d", i,
             ring->transforms[i].field, source->name ? source->name : "", source->field_count);
-    ring->info.field_count = source->field_count;
+    ring->info.field_count = source->field_count; // and maybe that of rungi_ring_add_mix
     for (int f = 0; f < source->field_count; f++) {
-        RUNG_TRY(
-            rungi_chain_create(&source->fields[f], f, ring->transforms, count, &ring->chains[f]));
+        bool part = options->defer && f == 0;
+        int end = part ? rungi_finish_begin(&source->fields[0], ring->transforms, count) : count;
+        RUNG_TRY(rungi_chain_create_part(&source->fields[f], f, ring->transforms, 0, end, !part,
+                                         &ring->chains[f]));
         ring->info.fields[f] =
             ring->chains[f] ? *rungi_chain_output(ring->chains[f]) : source->fields[f];
         ring->field_bytes[f] = rungi_field_bytes(&ring->info.fields[f]);
@@ -164,6 +172,8 @@ static rung_status fill_in(rungi_ring *ring)
 {
     RUNG_TRY(choose_sampler(ring));
     RUNG_TRY(compile_transforms(ring));
+    if (ring->options.mix)
+        RUNG_TRY(rungi_ring_add_mix(ring));
     RUNG_TRY(work_out_sizes(ring));
     RUNG_TRY(make_slots(ring));
     RUNG_TRY(make_workers(ring));

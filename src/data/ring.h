@@ -69,7 +69,19 @@ typedef struct rungi_worker {
     atomic_int phase;
     atomic_llong sample; // being read
     atomic_llong since;  // that long, by the context's clock
+    // Guarded by the ring's lock:
+    int64_t began, ended; // clock; 0: not yet
+    int64_t ns[RUNG_STAGES];
+    int64_t reads, read_bytes;
+    int waiting;           // a stage, or -1
+    int64_t waiting_since; // clock
 } rungi_worker;
+
+// What a run of samples took, before it is added to its worker.
+typedef struct rungi_run_time {
+    int64_t ns[RUNG_STAGES];
+    int64_t bytes;
+} rungi_run_time;
 
 typedef struct rungi_failure {
     int64_t order; // of the sample among all that were opened
@@ -91,6 +103,8 @@ struct rungi_ring {
     rung_loader_options options; // with defaults filled in; its pointers lead to the next two
     rung_loader_memory memory;
     rung_transform *transforms;
+    rung_mix mix;                         // if options.mix
+    int label_field;                      // of it
     rungi_chain *chains[RUNG_MAX_FIELDS]; // NULL: the source writes into the slot
     rung_loader_info info;
     int64_t capacity; // samples of a slot
@@ -121,8 +135,10 @@ struct rungi_ring {
     bool broken; // a worker could not open the source: no seek helps
 
     RUNGI_ARRAY(int64_t) bad; // different samples left out, rising; only next() looks at it
-    rung_loader_statistics statistics;
-    int64_t busy, depth_sum, depth_count;
+    rung_loader_statistics statistics; // those that are the loader's as a whole
+    int64_t depth_sum, depth_count;
+    size_t
+        plain_bytes; // of a sample's fields that are no pictures as files, as the source gives it
 };
 
 // ---- ring.c
@@ -175,6 +191,23 @@ void rungi_worker_fill_slot(rungi_worker *worker, rungi_slot *slot);
 // Are there samples to claim, before the first failure? Those are read still: the batches before a
 // failure are delivered.
 bool rungi_ring_claimable(const rungi_ring *ring);
+
+// ---- ring_mix.c
+
+// Adds the field of targets to what batches hold. Errors: RUNG_MISMATCH, RUNG_INVALID.
+rung_status rungi_ring_add_mix(rungi_ring *ring);
+// Mixes a batch whose samples have all been read.
+rung_status rungi_ring_mix(const rungi_ring *ring, rung_batch *batch);
+
+// ---- ring_measure.c
+
+// All workers together, and one. `lock` is taken.
+void rungi_ring_measure(rungi_ring *ring, rung_loader_statistics *statistics_out);
+bool rungi_ring_measure_worker(rungi_ring *ring, int worker, rung_worker_statistics *out);
+// Adds to a worker's times what a run took. `lock` is held.
+void rungi_worker_add(rungi_worker *worker, const rungi_run_time *time, int64_t reads);
+// Waits on `work`, as RUNG_STAGE_SLOT or _IDLE. `lock` is held.
+void rungi_worker_wait(rungi_worker *worker, rung_loader_stage stage);
 
 // ---- ring_place.c
 

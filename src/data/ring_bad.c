@@ -38,6 +38,7 @@ rung_status rungi_slot_leave_out(rungi_ring *ring, rungi_slot *slot)
             continue;
         }
         samples[good] = samples[i];
+        slot->draws[good] = slot->draws[i];
         for (int f = 0; f < batch->field_count && good < i; f++) {
             size_t bytes = ring->field_bytes[f];
             char *data = slot->data[f];

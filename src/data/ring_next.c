@@ -142,6 +142,7 @@ static void deliver(rungi_ring *ring, rung_batch *batch_out)
     *batch_out = slot->batch;
     ring->statistics.batches++;
     ring->statistics.samples += slot->batch.count;
+    ring->statistics.batch_bytes += rungi_batch_bytes(&slot->batch);
 }
 
 static void count_depth(rungi_ring *ring)
@@ -223,6 +224,8 @@ rung_status rungi_ring_next(rungi_ring *ring, rung_batch *batch_out)
     bool got = false;
     pthread_mutex_lock(&ring->lock);
     count_depth(ring);
+    if (options->num_workers == 0 && !ring->workers[0].began)
+        ring->workers[0].began = start;
     rung_status status = look(ring, &l, batch_out, &got, &until);
     while (status == RUNG_OK && !got) {
         if (until != INT64_MIN)

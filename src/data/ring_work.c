@@ -60,7 +60,29 @@ static void name_worker(const rungi_worker *worker, char out[48])
 
 // ---- reading
 
-static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i)
+// Adds the time since *clock to *ns, and moves the former.
+static void take_time(const rungi_ring *ring, int64_t *clock, int64_t *ns)
+{
+    int64_t now = rungi_now(ring->context);
+    *ns += now - *clock;
+    *clock = now;
+}
+
+static rung_status apply(const rungi_worker *worker, int f, const rung_sample *sample,
+                         const rung_view *in, void *out, int64_t *clock, rungi_run_time *time)
+{
+    rungi_chain_worker *own = worker->chains[f];
+    rung_status status = rungi_chain_apply(worker->ring->chains[f], sample, in, own, out);
+    take_time(worker->ring, clock, &time->ns[RUNG_STAGE_TRANSFORM]);
+    int64_t decoding = rungi_chain_worker_decoding(own);
+    time->ns[RUNG_STAGE_TRANSFORM] -= decoding;
+    time->ns[RUNG_STAGE_DECODE] += decoding;
+    return status;
+}
+
+// Reads sample i of a slot, which begins at *clock; moves that to its end.
+static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i, int64_t *clock,
+                               rungi_run_time *time)
 {
     const rungi_ring *ring = worker->ring;
     const rung_source *source = ring->source;
@@ -82,15 +104,18 @@ static rung_status read_sample(rungi_worker *worker, rungi_slot *slot, int64_t i
                                ring->chains[f] ? worker->raw[f] : places[f]};
         sample.may_borrow |= ring->chains[f] ? 1u << f : 0;
     }
-    RUNG_TRY(source->read(source->self, worker->state, &sample, views));
+    rung_status read = source->read(source->self, worker->state, &sample, views);
+    take_time(ring, clock, &time->ns[RUNG_STAGE_READ]);
+    RUNG_TRY(read);
+    time->bytes += (int64_t)ring->plain_bytes;
     for (int f = 0; f < source->field_count; f++) {
         bool file = source->fields[f].pixels == RUNG_PIXELS_FILE;
         RUNG_CHECK(!file || (views[f].data && views[f].data != worker->raw[f] &&
                              views[f].shape.dim[0] >= 0),
                    RUNG_INVALID, "field %s: the source gave no picture", source->fields[f].name);
+        time->bytes += file ? views[f].shape.dim[0] : 0;
         if (ring->chains[f])
-            RUNG_TRY(rungi_chain_apply(ring->chains[f], &sample, &views[f], worker->chains[f],
-                                       places[f]));
+            RUNG_TRY(apply(worker, f, &sample, &views[f], places[f], clock, time));
         else
             RUNG_CHECK(views[f].data == places[f], RUNG_INVALID,
                        "field %s: the source may not borrow here", source->fields[f].name);
@@ -114,13 +139,14 @@ static void explain_sample(const rungi_worker *worker, const rungi_slot *slot, i
 static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int64_t end)
 {
     rungi_ring *ring = worker->ring;
-    int64_t i = begin, failed = -1, bad = 0, start = rungi_now(ring->context), now = start;
+    int64_t i = begin, failed = -1, bad = 0, now = rungi_now(ring->context);
+    rungi_run_time time = {0};
     for (; i < end && failed < 0; i++) {
         if (atomic_load_explicit(&ring->cancelled, memory_order_relaxed) ||
             slot->first + i > atomic_load_explicit(&ring->failed_order, memory_order_relaxed))
             break;
         go_away(worker, slot->draws[i].sample, now);
-        rung_status status = read_sample(worker, slot, i);
+        rung_status status = read_sample(worker, slot, i, &now, &time);
         if (status != RUNG_OK) {
             explain_sample(worker, slot, i, status);
             if (rungi_ring_may_skip(ring, status))
@@ -132,14 +158,12 @@ static bool read_run(rungi_worker *worker, rungi_slot *slot, int64_t begin, int6
             pthread_mutex_lock(&ring->lock);
             return false;
         }
-        now = rungi_now(ring->context);
     }
     pthread_mutex_lock(&ring->lock);
     atomic_store_explicit(&worker->sample, RUNGI_NO_SAMPLE, memory_order_relaxed);
     slot->done += i - begin - (failed >= 0);
     slot->bad_count += bad;
-    ring->statistics.reads += i - begin;
-    ring->busy += now - start;
+    rungi_worker_add(worker, &time, i - begin);
     if (failed >= 0)
         record_failure(ring, slot->first + failed);
     return true;
@@ -151,13 +175,15 @@ static bool collate(rungi_worker *worker, rungi_slot *slot)
     rungi_ring *ring = worker->ring;
     const rung_loader_options *options = &ring->options;
     rung_batch *batch = &slot->batch;
-    if (options->collate && batch->count > 0) {
+    if ((options->collate || options->mix) && batch->count > 0) {
         slot->running++;
         pthread_mutex_unlock(&ring->lock);
         int64_t start = rungi_now(ring->context);
         rung_random random = rungi_batch_random(options->seed, batch->epoch, batch->position);
         go_away(worker, RUNGI_COLLATING, start);
-        rung_status status = options->collate(options->collate_user, &random, batch);
+        rung_status status = options->mix ? rungi_ring_mix(ring, batch) : RUNG_OK;
+        if (status == RUNG_OK && options->collate)
+            status = options->collate(options->collate_user, &random, batch);
         if (status != RUNG_OK) {
             char who[48];
             explain(status);
@@ -172,7 +198,7 @@ static bool collate(rungi_worker *worker, rungi_slot *slot)
         if (!back)
             return false;
         slot->running--;
-        ring->busy += end - start;
+        worker->ns[RUNG_STAGE_COLLATE] += end - start;
         atomic_store(&worker->sample, RUNGI_NO_SAMPLE);
         if (status != RUNG_OK) {
             record_failure(ring, slot->first + batch->count - 1);
@@ -329,11 +355,12 @@ static bool work(rungi_worker *worker)
     while (!ring->stopping) {
         rungi_slot *free_slot = NULL;
         bool claim = worker->opened && rungi_ring_claimable(ring);
-        if (worker->opened && !ring->paused && ring->failure_count == 0 && !ring->next &&
-            !ring->opening && !ring->finished)
+        bool wanted = worker->opened && !ring->paused && ring->failure_count == 0 && !ring->next &&
+                      !ring->opening && !ring->finished;
+        if (wanted)
             free_slot = rungi_ring_free_slot(ring);
         if (!claim && !free_slot) {
-            pthread_cond_wait(&ring->work, &ring->lock);
+            rungi_worker_wait(worker, wanted ? RUNG_STAGE_SLOT : RUNG_STAGE_IDLE);
             continue;
         }
         ring->active++;
@@ -353,8 +380,10 @@ void *rungi_worker_main(void *worker_)
     rungi_worker *worker = worker_;
     rungi_ring *ring = worker->ring;
     rungi_cores_unbind();
+    int64_t began = rungi_now(ring->context);
     bool here = rungi_worker_open(worker);
     pthread_mutex_lock(&ring->lock);
+    worker->began = began;
     if (here) {
         tell_consumer(ring);
         here = work(worker);
@@ -369,6 +398,7 @@ void *rungi_worker_main(void *worker_)
         return NULL;
     }
     worker->exited = true;
+    worker->ended = rungi_now(ring->context);
     ring->exited++;
     pthread_cond_broadcast(&ring->ready);
     pthread_mutex_unlock(&ring->lock);

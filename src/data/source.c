@@ -9,6 +9,12 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "data/source_npy.h"
+#include "data/source_tar.h"
+#include "data/source_text.h"
+#include "data/source_tokens.h"
+#include "formats/npy_read.h"
+#include "rung/pack.h"
 
 void rung_source_destroy(rung_source **source)
 {
@@ -68,6 +74,15 @@ size_t rungi_field_bytes(const rung_field *field)
     for (int i = 0; i < field->shape.rank; i++)
         count *= field->shape.dim[i];
     return (size_t)count * rung_dtype_size(field->dtype);
+}
+
+int64_t rungi_batch_bytes(const rung_batch *batch)
+{
+    int64_t bytes = 0, count;
+    for (int f = 0; f < batch->field_count; f++)
+        if (rung_shape_count(&batch->fields[f].shape, &count) == RUNG_OK)
+            bytes += count * (int64_t)rung_dtype_size(batch->fields[f].dtype);
+    return bytes;
 }
 
 void rungi_source_describe(const rung_source *source, int64_t index, char *out, size_t size)
@@ -157,11 +172,38 @@ static rung_status open_image_folder(rung_context *context, const char *path, co
                      out);
 }
 
+rung_status rungi_source_open_tar(rung_context *context, const char *path, const char *split,
+                                  const char *spool, rung_source **out)
+{
+    RUNG_TRY(check_split("tar", split));
+    char *part = NULL;
+    if (strcmp(split, "all") != 0 && rungi_fs_is_folder(path))
+        part = find_part(path, is_test(split) ? test_folders : train_folder);
+    rung_status status =
+        rungi_source_tar(context, part ? part : path, part ? "all" : split, spool, out);
+    free(part);
+    return status;
+}
+
 static rung_status open_tar(rung_context *context, const char *path, const char *split,
                             rung_source **out)
 {
-    RUNG_TRY(check_split("tar", split));
-    return open_part(context, path, split, train_folder, test_folders, rung_source_tar, out);
+    return rungi_source_open_tar(context, path, split, NULL, out);
+}
+
+static rung_status open_one_pack(rung_context *context, const char *path, rung_source **out)
+{
+    RUNG_CHECK(!rungi_fs_is_folder(path), RUNG_NOT_FOUND, "%s: has no train.pack", path);
+    return rung_source_pack(context, path, NULL, out);
+}
+
+static rung_status open_pack(rung_context *context, const char *path, const char *split,
+                             rung_source **out)
+{
+    static const char *const train[] = {"train.pack", NULL};
+    static const char *const test[] = {"val.pack", "test.pack", NULL};
+    RUNG_TRY(check_split("pack", split));
+    return open_part(context, path, split, train, test, open_one_pack, out);
 }
 
 static rung_status open_list(rung_context *context, const char *path, const char *split,
@@ -173,37 +215,108 @@ static rung_status open_list(rung_context *context, const char *path, const char
     return open_part(context, path, split, train, test, rung_source_list, out);
 }
 
+static const struct {
+    const char *split, *images, *labels;
+} npy_pairs[] = {
+    {"train", "x_train", "y_train"}, {"train", "train_images", "train_labels"},
+    {"test", "x_test", "y_test"},    {"test", "test_images", "test_labels"},
+    {"test", "x_val", "y_val"},      {"test", "val_images", "val_labels"},
+    {"all", "images", "labels"},
+};
+enum { NPY_PAIRS = sizeof npy_pairs / sizeof *npy_pairs };
+
+static rung_status fail_no_pair(const char *path, const char *split, const char *end)
+{
+    static const char *const wanted[][2] = {
+        {"images", NULL}, {"x_test", "test_images"}, {"x_train", "train_images"}};
+    int which = strcmp(split, "all") == 0 ? 0 : is_test(split) ? 1 : 2;
+    const char *second = wanted[which][1];
+    return RUNG_FAIL(RUNG_NOT_FOUND, "%s: has no %s%s%s%s%s (see data.format npy)", path,
+                     wanted[which][0], end, second ? " or " : "", second ? second : "",
+                     second ? end : "");
+}
+
+// Of the pairs in an archive, the first whose pictures are there.
+static rung_status open_npz(const char *path, const char *split, rung_source **out)
+{
+    rungi_names names = {0};
+    int found = -1;
+    RUNG_TRY(rungi_npz_list(path, &names));
+    for (int i = 0; i < NPY_PAIRS && found < 0; i++)
+        for (size_t k = 0; k < names.count && found < 0; k++)
+            if (strcmp(split, npy_pairs[i].split) == 0 &&
+                strcmp(names.data[k], npy_pairs[i].images) == 0)
+                found = i;
+    rungi_names_fini(&names);
+    if (found < 0)
+        return fail_no_pair(path, split, "");
+    return rungi_source_npz(path, npy_pairs[found].images, npy_pairs[found].labels, out);
+}
+
+static char *npy_path(const char *folder, const char *name)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.npy", name);
+    return rungi_path_join(folder, file);
+}
+
 // Of the pairs in a folder, the first whose pictures are there.
 static rung_status open_npy(rung_context *context, const char *path, const char *split,
                             rung_source **out)
 {
-    static const struct {
-        const char *split, *images, *labels;
-    } pairs[] = {
-        {"train", "x_train.npy", "y_train.npy"}, {"train", "train_images.npy", "train_labels.npy"},
-        {"test", "x_test.npy", "y_test.npy"},    {"test", "test_images.npy", "test_labels.npy"},
-        {"test", "x_val.npy", "y_val.npy"},      {"test", "val_images.npy", "val_labels.npy"},
-        {"all", "images.npy", "labels.npy"},
-    };
     RUNG_TRY(check_split("npy", split));
     size_t length = strlen(path);
-    RUNG_CHECK(length < 4 || strcmp(path + length - 4, ".npz") != 0, RUNG_UNSUPPORTED,
-               "%s: .npz archives are not read yet: unzip it, and give the folder", path);
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        char *images = rungi_path_join(path, pairs[i].images);
-        char *labels = rungi_path_join(path, pairs[i].labels);
+    if (length > 4 && strcmp(path + length - 4, ".npz") == 0)
+        return open_npz(path, split, out);
+    for (int i = 0; i < NPY_PAIRS; i++) {
+        char *images = npy_path(path, npy_pairs[i].images);
+        char *labels = npy_path(path, npy_pairs[i].labels);
         bool found =
-            images && labels && strcmp(split, pairs[i].split) == 0 && rungi_fs_exists(images);
+            images && labels && strcmp(split, npy_pairs[i].split) == 0 && rungi_fs_exists(images);
         rung_status status = found ? rung_source_npy(context, images, labels, out) : RUNG_OK;
         free(images);
         free(labels);
         if (found)
             return status;
     }
-    const char *wanted = strcmp(split, "all") == 0 ? "images.npy"
-                         : is_test(split)          ? "x_test.npy or test_images.npy"
-                                                   : "x_train.npy or train_images.npy";
-    return RUNG_FAIL(RUNG_NOT_FOUND, "%s: has no %s (see data.format npy)", path, wanted);
+    return fail_no_pair(path, split, ".npy");
+}
+
+static rung_status open_tokens(rung_context *context, const char *path, const char *split,
+                               rung_source **out)
+{
+    static const char *const train[] = {"train", NULL};
+    static const char *const test[] = {"val", "test", NULL};
+    RUNG_TRY(check_split("tokens", split));
+    bool folder = rungi_fs_is_folder(path), all = strcmp(split, "all") == 0;
+    RUNG_CHECK(folder || !is_test(split), RUNG_NOT_FOUND,
+               "%s: is one part: give the folder, whose files have train and val in their names",
+               path);
+    const char *const *words = is_test(split) ? test : train;
+    return rungi_source_tokens(context, &(rung_tokens_options){.path = path},
+                               folder && !all ? words : NULL, out);
+}
+
+// The vocabulary is that of the training samples, whatever is opened.
+static rung_status open_text(rung_context *context, const char *path, const char *split,
+                             rung_source **out)
+{
+    static const char *const train[] = {"train", "train.csv", "train.tsv", NULL};
+    static const char *const test[] = {"val",     "test",     "val.csv", "test.csv",
+                                       "val.tsv", "test.tsv", NULL};
+    RUNG_TRY(check_split("text", split));
+    rung_source *training = NULL;
+    bool folder = strcmp(split, "all") != 0 && rungi_fs_is_folder(path);
+    char *part = folder ? find_part(path, is_test(split) ? test : train) : NULL;
+    RUNG_CHECK(part || !is_test(split), RUNG_NOT_FOUND, "%s: has no val, test, val.csv or test.csv",
+               path);
+    rung_status status = is_test(split) ? open_text(context, path, "train", &training) : RUNG_OK;
+    if (status == RUNG_OK)
+        status = rungi_source_text(context, &(rung_text_options){.path = part ? part : path},
+                                   training, out);
+    rung_source_destroy(&training);
+    free(part);
+    return status;
 }
 
 typedef struct format_entry {
@@ -221,6 +334,9 @@ static const format_entry formats[] = {
     {"list", open_list, true},
     {"tar", open_tar, true},
     {"npy", open_npy, true},
+    {"pack", open_pack, true},
+    {"tokens", open_tokens, true},
+    {"text", open_text, true},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 

@@ -15,6 +15,9 @@ void rungi_source_describe(const rung_source *source, int64_t index, char *out, 
 // Bytes of one sample of a field; 0 of pictures as files, which are always borrowed.
 size_t rungi_field_bytes(const rung_field *field);
 
+// Bytes of all fields of a batch as it was delivered.
+int64_t rungi_batch_bytes(const rung_batch *batch);
+
 // Up to a multiple of 64: every field of a batch is aligned so.
 static inline size_t rungi_round64(size_t bytes)
 {

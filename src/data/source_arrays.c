@@ -38,7 +38,7 @@ static rung_status add_array(rungi_memory_source *memory, const rung_array_field
                array->name, rung_shape_text(all, text, sizeof text));
     const void *data = array->all.data;
     if (copy) {
-        void *copied = malloc(bytes);
+        void *copied = rungi_memory_source_block(bytes);
         RUNG_TRY(rungi_memory_source_own(memory, copied));
         data = memcpy(copied, array->all.data, bytes);
     }

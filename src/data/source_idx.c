@@ -109,12 +109,14 @@ static rung_status read_idx(const char *path, uint32_t magic, idx_file *idx_out)
         goto close_file;
     }
     idx.size = (size_t)expected;
-    idx.bytes = malloc(idx.size);
+    idx.bytes = rungi_memory_source_block(idx.size);
     if (!idx.bytes) {
         status =
             RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its %" PRId64 " bytes", path, expected);
         goto close_file;
     }
+    if (file.gzip && rungi_datafile_inflate(&file, idx.bytes, idx.size))
+        goto whole;
     memcpy(idx.bytes, head, idx.header);
     RUNG_TRY_GOTO(free_bytes,
                   rungi_datafile_read(&file, idx.bytes + idx.header, idx.size - idx.header, &got));
@@ -124,6 +126,7 @@ static rung_status read_idx(const char *path, uint32_t magic, idx_file *idx_out)
         status = wrong_length(&file, &idx, expected, (int64_t)got + rest, rest >= REST_LIMIT);
         goto free_bytes;
     }
+whole:
     rungi_datafile_close(&file);
     *idx_out = idx;
     return RUNG_OK;

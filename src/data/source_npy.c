@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures and labels in two NumPy files, read into memory.
+// Pictures and labels in two NumPy files, or two arrays of an archive of them, read into memory.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "data/memory_source.h"
+#include "data/source_npy.h"
 #include "rung/npy.h"
 
 enum { CHANNELS_MOST = 4 };
@@ -34,14 +36,34 @@ static rung_status tell_pixels(const char *path, const rung_shape *all, rung_sha
     return RUNG_OK;
 }
 
-static rung_status add_images(rungi_memory_source *memory, const char *path)
+// An array: a file, or in an archive.
+typedef struct part {
+    const char *file, *member; // member NULL: a file by itself
+    char name[512];            // for messages
+} part;
+
+static part make_part(const char *file, const char *member)
 {
+    part p = {.file = file, .member = member};
+    snprintf(p.name, sizeof p.name, "%s%s%s", file, member ? ", " : "", member ? member : "");
+    return p;
+}
+
+static rung_status read_part(const part *p, rung_view *view_out)
+{
+    return p->member ? rung_npz_read(p->file, p->member, view_out)
+                     : rung_npy_read(p->file, view_out);
+}
+
+static rung_status add_images(rungi_memory_source *memory, const part *p)
+{
+    const char *path = p->name;
     rung_view all;
     rung_shape shape;
     rung_pixels pixels;
     int64_t count;
     char text[RUNG_SHAPE_TEXT];
-    RUNG_TRY(rung_npy_read(path, &all));
+    RUNG_TRY(read_part(p, &all));
     RUNG_TRY(rungi_memory_source_own(memory, all.data));
     RUNG_CHECK(all.dtype == RUNG_U8 || all.dtype == RUNG_F32, RUNG_MISMATCH,
                "%s: holds %s: pictures are u8 (0 to 255) or f32", path, rung_dtype_name(all.dtype));
@@ -55,12 +77,15 @@ static rung_status add_images(rungi_memory_source *memory, const char *path)
     return rungi_memory_source_field(memory, "image", all.dtype, shape, pixels, all.data, stride);
 }
 
-static rung_status add_labels(rungi_memory_source *memory, const char *images, const char *path)
+static rung_status add_labels(rungi_memory_source *memory, const char *images, const part *p)
 {
+    const char *path = p->name;
     rung_view all;
     char text[RUNG_SHAPE_TEXT];
-    RUNG_TRY(rung_npy_read(path, &all));
+    RUNG_TRY(read_part(p, &all));
     RUNG_TRY(rungi_memory_source_own(memory, all.data));
+    if (all.shape.rank == 2 && all.shape.dim[1] == 1) // a column, as MedMNIST has
+        all.shape.rank = 1;
     RUNG_CHECK(all.dtype == RUNG_U8 || all.dtype == RUNG_I32 || all.dtype == RUNG_I64,
                RUNG_MISMATCH, "%s: holds %s: labels are whole numbers (u8, i32, i64)", path,
                rung_dtype_name(all.dtype));
@@ -84,21 +109,34 @@ static rung_status add_labels(rungi_memory_source *memory, const char *images, c
                                      labels, sizeof *labels);
 }
 
-rung_status rung_source_npy(rung_context *context, const char *images, const char *labels,
-                            rung_source **source_out)
+static rung_status make_source(const part *images, const part *labels, rung_source **source_out)
 {
-    (void)context;
     rungi_memory_source *memory;
-    RUNG_CHECK(images && labels, RUNG_INVALID,
-               "npy: give the files of the pictures and the labels");
     RUNG_TRY(rungi_memory_source_create("npy", &memory));
     rung_status status = add_images(memory, images);
     if (status == RUNG_OK)
-        status = add_labels(memory, images, labels);
+        status = add_labels(memory, images->name, labels);
     if (status != RUNG_OK) {
         rungi_memory_source_drop(&memory);
         return status;
     }
     *source_out = &memory->source;
     return RUNG_OK;
+}
+
+rung_status rung_source_npy(rung_context *context, const char *images, const char *labels,
+                            rung_source **source_out)
+{
+    (void)context;
+    RUNG_CHECK(images && labels, RUNG_INVALID,
+               "npy: give the files of the pictures and the labels");
+    part pictures = make_part(images, NULL), classes = make_part(labels, NULL);
+    return make_source(&pictures, &classes, source_out);
+}
+
+rung_status rungi_source_npz(const char *path, const char *images, const char *labels,
+                             rung_source **source_out)
+{
+    part pictures = make_part(path, images), classes = make_part(path, labels);
+    return make_source(&pictures, &classes, source_out);
 }

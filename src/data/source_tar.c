@@ -4,7 +4,15 @@
 // they are. An index is made at the start, then samples are read at random.
 //
 // The label is the entry .cls (a number or a name). Where no sample has one, it is the folder that
-// the picture lies in; without folders what follows the first _ of its name.
+// the picture lies in; without folders what follows the first _ of its name. An entry __classes__
+// (which WebDataset passes over) holds the names of numbers, one a line.
+//
+// A compressed archive is a stream: it cannot be read at random. Order and resuming rest on random
+// access (the loader's position -> sample is a pure function, exact for any number of workers), so
+// such an archive is unpacked once into memory, up to a limit, and is then like any other.
+// Shuffling within a buffer, as streams are elsewhere, would give up that an epoch's order is known
+// and can be returned to; a file in a cache folder would have to be found, checked and cleared
+// away. What is larger than the limit is refused with the way out: a pack, made once, is that file.
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -18,14 +26,24 @@
 #include "base/file_io.h"
 #include "base/fs.h"
 #include "data/picture_source.h"
+#include "data/source_tar.h"
 #include "formats/tar.h"
+#include "formats/unpack.h"
 
-enum { LABEL_MAX = 1024, SHARDS_MAX = 1 << 20, NUMBER_DIGITS_MAX = 18 };
+enum {
+    LABEL_MAX = 1024,
+    SHARDS_MAX = 1 << 20,
+    NUMBER_DIGITS_MAX = 18,
+    CLASSES_BYTES_MAX = 1 << 22,
+};
 
 typedef struct index {
     rungi_picture_source *ps;
     const char *path; // of the archive that is read
     int fd;
+    const char *spool;    // folder for what is unpacked; NULL: memory
+    uint64_t unpacked;    // bytes
+    rungi_string classes; // the entry __classes__
     // The sample that is being put together.
     char *key; // NULL: none yet
     bool has_picture, has_label;
@@ -103,9 +121,29 @@ static rung_status add_picture(index_state *x, const rungi_tar_entry *entry)
                               .archive = (int)x->ps->archives.count - 1});
 }
 
+static rung_status take_classes(index_state *x, const rungi_tar_entry *entry)
+{
+    RUNG_CHECK(entry->size <= CLASSES_BYTES_MAX, RUNG_DATA,
+               "%s, %s: names of classes of %" PRId64 " bytes, at most %d are read", x->path,
+               entry->name, entry->size, CLASSES_BYTES_MAX);
+    char *text = malloc((size_t)entry->size + 1);
+    RUNG_CHECK(text, RUNG_NO_MEMORY, "%s: no memory for the names of its classes", x->path);
+    rung_status status =
+        rungi_io_read_at(x->fd, x->path, (uint64_t)entry->offset, text, (size_t)entry->size);
+    if (status == RUNG_OK && memchr(text, 0, (size_t)entry->size))
+        status = RUNG_FAIL(RUNG_DATA, "%s, %s: is no text", x->path, entry->name);
+    x->classes.size = 0; // each shard has them
+    if (status == RUNG_OK)
+        rungi_string_append(&x->classes, text, (size_t)entry->size);
+    free(text);
+    return status;
+}
+
 static rung_status take_entry(void *user, const rungi_tar_entry *entry)
 {
     index_state *x = user;
+    if (entry->regular && strcmp(entry->name, "__classes__") == 0)
+        return take_classes(x, entry);
     if (!entry->regular || is_reserved(entry->name))
         return RUNG_OK;
     size_t length = key_length(entry->name);
@@ -117,15 +155,32 @@ static rung_status take_entry(void *user, const rungi_tar_entry *entry)
     return rungi_picture_name(kind) ? add_picture(x, entry) : RUNG_OK;
 }
 
+// Puts what is in the archive open as x->fd in its place. The source keeps it.
+static rung_status unpack_shard(index_state *x, const char *path, uint64_t *size)
+{
+    uint64_t limit = x->spool ? INT64_MAX / 2 : RUNGI_TAR_MEMORY_MAX - x->unpacked;
+    int fd;
+    close(x->fd);
+    x->fd = -1;
+    RUNG_TRY(rungi_unpack(path, x->spool, limit, &fd, size));
+    x->unpacked += *size;
+    RUNG_TRY(rungi_picture_source_adopt(x->ps, path, fd));
+    x->fd = dup(fd);
+    RUNG_CHECK(x->fd >= 0, RUNG_IO, "%s: cannot read it: %s", path, strerror(errno));
+    return RUNG_OK;
+}
+
 static rung_status read_shard(index_state *x, const char *path)
 {
     uint64_t size;
     RUNG_TRY(rungi_io_open_read(path, &x->fd, &size));
     x->path = path;
-    rung_status status = rungi_picture_source_archive(x->ps, path);
+    rung_status status = rungi_is_compressed(x->fd) ? unpack_shard(x, path, &size)
+                                                    : rungi_picture_source_archive(x->ps, path);
     if (status == RUNG_OK)
         status = rungi_tar_walk(x->fd, path, size, take_entry, x);
-    close(x->fd);
+    if (x->fd >= 0)
+        close(x->fd);
     free(x->key); // samples do not go over the end of an archive
     x->key = NULL;
     return status;
@@ -158,6 +213,24 @@ static bool add_name_label(index_state *x, const char *name, bool folders)
     return !x->texts.failed && rungi_array_push(&x->labels, text);
 }
 
+// Labels are numbers, and __classes__ names them.
+static rung_status name_classes(index_state *x)
+{
+    rungi_picture_source *ps = x->ps;
+    char *at = x->classes.data;
+    while (*at) {
+        size_t length = strcspn(at, "\n");
+        bool more = at[length] != '\0';
+        at[length] = '\0';
+        RUNG_TRY(rungi_picture_source_class(ps, at));
+        at += length + more;
+    }
+    RUNG_CHECK(ps->classes.count >= (size_t)ps->source.class_count, RUNG_DATA,
+               "%s: label %d, __classes__ names %zu", x->ps->archives.data[0].path,
+               ps->source.class_count - 1, ps->classes.count);
+    return RUNG_OK;
+}
+
 static rung_status settle_labels(index_state *x)
 {
     rungi_picture_source *ps = x->ps;
@@ -181,7 +254,51 @@ static rung_status settle_labels(index_state *x)
                    "%s, %s: has no label (an entry .cls), others have",
                    ps->archives.data[ps->places.data[i].archive].path,
                    ps->names.data + ps->places.data[i].name);
-    return rungi_picture_source_label(ps, rungi_string_text(&x->texts), x->labels.data);
+    RUNG_TRY(rungi_picture_source_label(ps, rungi_string_text(&x->texts), x->labels.data));
+    return x->classes.size && ps->classes.count == 0 ? name_classes(x) : RUNG_OK;
+}
+
+// ---- splits
+
+enum { NO_PART, TRAIN_PART, VAL_PART, TEST_PART };
+
+// What the first folder of a picture's name says.
+static int part_of(const char *name)
+{
+    static const char *const folders[] = {
+        [TRAIN_PART] = "train/", [VAL_PART] = "val/", [TEST_PART] = "test/"};
+    while (strncmp(name, "./", 2) == 0)
+        name += 2;
+    for (int part = TRAIN_PART; part <= TEST_PART; part++)
+        if (strncmp(name, folders[part], strlen(folders[part])) == 0)
+            return part;
+    return NO_PART;
+}
+
+// Leaves the pictures of a split.
+static rung_status keep_split(index_state *x, const char *path, const char *split)
+{
+    rungi_picture_source *ps = x->ps;
+    size_t counts[TEST_PART + 1] = {0}, kept = 0;
+    const char *names = rungi_string_text(&ps->names);
+    for (size_t i = 0; i < ps->places.count; i++)
+        counts[part_of(names + ps->places.data[i].name)]++;
+    bool test = strcmp(split, "test") == 0;
+    int part = test ? (counts[VAL_PART] ? VAL_PART : TEST_PART) : TRAIN_PART;
+    RUNG_CHECK(!test || counts[part], RUNG_NOT_FOUND,
+               "%s: has no val or test for validation: set data.val.path, or data.val.split to "
+               "hold back a share of the training samples",
+               path);
+    if (strcmp(split, "all") == 0 || !counts[part])
+        return RUNG_OK;
+    for (size_t i = 0; i < ps->places.count; i++) {
+        if (part_of(names + ps->places.data[i].name) != part)
+            continue;
+        x->labels.data[kept] = x->labels.data[i];
+        ps->places.data[kept++] = ps->places.data[i];
+    }
+    ps->places.count = x->labels.count = kept;
+    return RUNG_OK;
 }
 
 // ---- names with {000000..000009}
@@ -236,6 +353,18 @@ static rung_status expand(index_state *x, const char *pattern, int *shards)
     return RUNG_OK;
 }
 
+static bool is_archive_name(const char *name)
+{
+    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t end = strlen(ends[i]);
+        if (length >= end && strcasecmp(name + length - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 // All archives in a folder, by name.
 static rung_status read_folder(index_state *x, const char *path, int *shards)
 {
@@ -243,8 +372,7 @@ static rung_status read_folder(index_state *x, const char *path, int *shards)
     RUNG_TRY(rungi_fs_list(path, &names));
     rung_status status = RUNG_OK;
     for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
-        size_t length = strlen(names.data[i]);
-        if (length < 4 || strcasecmp(names.data[i] + length - 4, ".tar") != 0)
+        if (!is_archive_name(names.data[i]))
             continue;
         char *shard = rungi_path_join(path, names.data[i]);
         status = shard ? read_shard(x, shard)
@@ -256,9 +384,10 @@ static rung_status read_folder(index_state *x, const char *path, int *shards)
     return status;
 }
 
-static rung_status fill(const char *path, rungi_picture_source *ps)
+static rung_status fill(const char *path, const char *split, const char *spool,
+                        rungi_picture_source *ps)
 {
-    index_state x = {.ps = ps};
+    index_state x = {.ps = ps, .spool = spool};
     int shards = 0;
     rung_status status =
         rungi_fs_is_folder(path) ? read_folder(&x, path, &shards) : expand(&x, path, &shards);
@@ -266,22 +395,31 @@ static rung_status fill(const char *path, rungi_picture_source *ps)
         status =
             RUNG_FAIL(RUNG_DATA, "%s: holds no pictures in %d archives (files .tar)", path, shards);
     if (status == RUNG_OK)
+        status = keep_split(&x, path, split);
+    if (status == RUNG_OK)
         status = settle_labels(&x);
     if (status == RUNG_OK)
         status = rungi_picture_source_finish(ps, path);
     free(x.key);
     rungi_string_fini(&x.texts);
+    rungi_string_fini(&x.classes);
     rungi_array_fini(&x.labels);
     return status;
 }
 
 rung_status rung_source_tar(rung_context *context, const char *path, rung_source **source_out)
 {
+    return rungi_source_tar(context, path, "all", NULL, source_out);
+}
+
+rung_status rungi_source_tar(rung_context *context, const char *path, const char *split,
+                             const char *spool, rung_source **source_out)
+{
     (void)context;
     rungi_picture_source *ps;
     RUNG_CHECK(path, RUNG_CONFIG, "tar: data.path must name the archives");
     RUNG_TRY(rungi_picture_source_create("tar", "", &ps));
-    rung_status status = fill(path, ps);
+    rung_status status = fill(path, split, spool, ps);
     rung_source *source = &ps->source;
     if (status == RUNG_OK)
         *source_out = source;

@@ -24,7 +24,8 @@ typedef struct stage {
 struct rungi_chain {
     int stage_count;
     stage *stages;
-    rung_field output;
+    rung_field input, output;
+    bool planes;    // pictures come out as such
     size_t between; // bytes of the largest sample between two stages
     size_t maps;    // bytes of the fused passes' scratch
     bool has_picture;
@@ -145,7 +146,7 @@ static rung_status end_chain(rungi_chain *chain, open_stage *open, rung_field *c
         RUNG_TRY(begin_picture(chain, current, open));
     bool picture = open->picture;
     RUNG_TRY(finish(chain, open, current));
-    if (picture) {
+    if (picture && chain->planes) {
         RUNG_TRY(begin_fused(chain, current, open));
         RUNG_TRY(finish(chain, open, current));
     }
@@ -163,11 +164,11 @@ static rung_status add_erase(rungi_chain *chain, const rung_field *in, const run
 }
 
 static rung_status compile(rungi_chain *chain, const rung_field *field, int field_index,
-                           const rung_transform *steps, int step_count)
+                           const rung_transform *steps, int begin, int end)
 {
     rung_field current = *field;
     open_stage open = {0};
-    for (int i = 0; i < step_count; i++) {
+    for (int i = begin; i < end; i++) {
         if (steps[i].field != field_index)
             continue;
         uint32_t earlier = 0;
@@ -188,6 +189,7 @@ static rung_status compile(rungi_chain *chain, const rung_field *field, int fiel
         current = chain->stages[chain->stage_count - 1].out;
     }
     RUNG_TRY(end_chain(chain, &open, &current));
+    chain->input = *field;
     chain->output = current;
     for (int i = 0; i + 1 < chain->stage_count; i++) {
         size_t bytes = rungi_field_bytes(&chain->stages[i].out) + RUNGI_PIXELS_SLACK;
@@ -199,8 +201,15 @@ static rung_status compile(rungi_chain *chain, const rung_field *field, int fiel
 rung_status rungi_chain_create(const rung_field *field, int field_index,
                                const rung_transform *steps, int step_count, rungi_chain **chain_out)
 {
+    return rungi_chain_create_part(field, field_index, steps, 0, step_count, true, chain_out);
+}
+
+rung_status rungi_chain_create_part(const rung_field *field, int field_index,
+                                    const rung_transform *steps, int begin, int end, bool planes,
+                                    rungi_chain **chain_out)
+{
     int count = 0;
-    for (int i = 0; i < step_count; i++)
+    for (int i = begin; i < end; i++)
         count += steps[i].field == field_index;
     if (count == 0 && field->pixels != RUNG_PIXELS_FILE) {
         *chain_out = NULL;
@@ -208,9 +217,10 @@ rung_status rungi_chain_create(const rung_field *field, int field_index,
     }
     rungi_chain *chain = calloc(1, sizeof *chain);
     RUNG_CHECK(chain, RUNG_NO_MEMORY, "no memory for transforms");
+    chain->planes = planes;
     // A custom step may end a stage and add one that makes planes; so may the end.
     chain->stages = calloc(3 * (size_t)count + 2, sizeof *chain->stages);
-    rung_status status = chain->stages ? compile(chain, field, field_index, steps, step_count)
+    rung_status status = chain->stages ? compile(chain, field, field_index, steps, begin, end)
                                        : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for transforms");
     if (status != RUNG_OK) {
         rungi_chain_destroy(&chain);
@@ -232,6 +242,11 @@ void rungi_chain_destroy(rungi_chain **chain)
     free((*chain)->stages);
     free(*chain);
     *chain = NULL;
+}
+
+const rung_field *rungi_chain_input(const rungi_chain *chain)
+{
+    return &chain->input;
 }
 
 const rung_field *rungi_chain_output(const rungi_chain *chain)
@@ -257,6 +272,18 @@ rung_status rungi_chain_worker_create(const rungi_chain *chain, rung_isa isa,
     }
     *worker_out = worker;
     return RUNG_OK;
+}
+
+void rungi_chain_worker_watch(rungi_chain_worker *worker, const rung_clock *clock)
+{
+    worker->picture.clock = clock;
+}
+
+int64_t rungi_chain_worker_decoding(rungi_chain_worker *worker)
+{
+    int64_t decoding = worker->picture.decoding;
+    worker->picture.decoding = 0;
+    return decoding;
 }
 
 void rungi_chain_worker_destroy(rungi_chain_worker **worker)

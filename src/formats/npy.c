@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/text.h"
+#include "formats/npy_read.h"
 
 enum {
     MAGIC_SIZE = 6,
@@ -152,12 +153,13 @@ static rung_status interpret(const char *path, const header *h, rung_view *view)
     return RUNG_OK;
 }
 
-static rung_status read_open(int fd, const char *path, uint64_t size, rung_view *view)
+rung_status rungi_npy_read_from(const rungi_npy_input *in, const char *path, uint64_t size,
+                                rung_view *view)
 {
     unsigned char start[MAGIC_SIZE + 6] = {0};
     RUNG_CHECK(size >= MAGIC_SIZE + 4, RUNG_FORMAT, "%s: not an .npy file: only %" PRIu64 " bytes",
                path, size);
-    RUNG_TRY(rungi_io_read_at(fd, path, 0, start, size < sizeof start ? size : sizeof start));
+    RUNG_TRY(in->read(in->user, 0, start, size < sizeof start ? size : sizeof start));
     RUNG_CHECK(memcmp(start, MAGIC, MAGIC_SIZE) == 0, RUNG_FORMAT, "%s: not an .npy file", path);
     unsigned version = start[MAGIC_SIZE];
     RUNG_CHECK(version >= 1 && version <= 3, RUNG_UNSUPPORTED,
@@ -173,7 +175,7 @@ static rung_status read_open(int fd, const char *path, uint64_t size, rung_view 
     header h;
     int64_t count, bytes;
     rung_status status;
-    RUNG_TRY_GOTO(free_text, rungi_io_read_at(fd, path, begin, text, (size_t)length));
+    RUNG_TRY_GOTO(free_text, in->read(in->user, begin, text, (size_t)length));
     RUNG_TRY_GOTO(free_text, parse_header(path, text, &h));
     RUNG_TRY_GOTO(free_text, interpret(path, &h, view));
     if (rung_shape_count(&view->shape, &count) != RUNG_OK) {
@@ -192,10 +194,21 @@ static rung_status read_open(int fd, const char *path, uint64_t size, rung_view 
     else if (!(view->data = malloc((size_t)bytes + 1)))
         status = RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its %" PRId64 " bytes", path, bytes);
     else
-        status = rungi_io_read_at(fd, path, begin, view->data, (size_t)bytes);
+        status = in->read(in->user, begin, view->data, (size_t)bytes);
 free_text:
     free(text);
     return status;
+}
+
+typedef struct open_file {
+    int fd;
+    const char *path;
+} open_file;
+
+static rung_status read_file(void *user, uint64_t offset, void *out, size_t size)
+{
+    const open_file *file = user;
+    return rungi_io_read_at(file->fd, file->path, offset, out, size);
 }
 
 rung_status rung_npy_read(const char *path, rung_view *view_out)
@@ -205,7 +218,9 @@ rung_status rung_npy_read(const char *path, rung_view *view_out)
     rung_view view = {0};
     RUNG_CHECK(path && view_out, RUNG_INVALID, "rung_npy_read: no path or no output");
     RUNG_TRY(rungi_io_open_read(path, &fd, &size));
-    rung_status status = read_open(fd, path, size, &view);
+    open_file file = {fd, path};
+    rung_status status =
+        rungi_npy_read_from(&(rungi_npy_input){&file, read_file}, path, size, &view);
     close(fd);
     if (status != RUNG_OK) {
         free(view.data);
@@ -215,8 +230,12 @@ rung_status rung_npy_read(const char *path, rung_view *view_out)
     return RUNG_OK;
 }
 
-static rung_status make_header(const rung_view *view, const char *descr, rungi_string *out)
+rung_status rungi_npy_head(const rung_view *view, rungi_string *out)
 {
+    const char *descr = "<f4";
+    for (int i = 0; i < DESCR_COUNT; i++)
+        if (descrs[i].dtype == view->dtype)
+            descr = descrs[i].descr;
     rungi_string_append(out, MAGIC, MAGIC_SIZE);
     rungi_string_append(out, "\x01\x00\x00\x00", 4); // version 1.0, length filled in below
     rungi_string_add(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
@@ -253,7 +272,6 @@ static rung_status write_elements(rungi_file *file, const rung_view *view, int64
 rung_status rung_npy_write(const char *path, const rung_view *view)
 {
     int64_t count, bytes;
-    const char *descr = "<f4";
     RUNG_CHECK(path && view && (unsigned)view->dtype < RUNG_DTYPE_COUNT && view->shape.rank >= 0 &&
                    view->shape.rank <= RUNG_MAX_RANK,
                RUNG_INVALID, "rung_npy_write: no path or not a valid array");
@@ -261,13 +279,10 @@ rung_status rung_npy_write(const char *path, const rung_view *view)
         return rungi_fail_prefix("%s", path);
     RUNG_CHECK(rungi_i64_mul(count, 8, &bytes) && (!count || view->data), RUNG_INVALID,
                "%s: the array to write has no data or is too large", path);
-    for (int i = 0; i < DESCR_COUNT; i++)
-        if (descrs[i].dtype == view->dtype)
-            descr = descrs[i].descr;
     rungi_string text = {0};
     rungi_file file;
     rung_status status;
-    RUNG_TRY_GOTO(fini_text, make_header(view, descr, &text));
+    RUNG_TRY_GOTO(fini_text, rungi_npy_head(view, &text));
     uint64_t needed = text.size + (uint64_t)count * rung_dtype_size(view->dtype);
     RUNG_TRY_GOTO(fini_text, rungi_file_create_beside(&file, path, needed, NULL));
     status = rungi_file_write(&file, text.data, text.size);

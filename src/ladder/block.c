@@ -34,12 +34,12 @@ static rung_status one_step(block *b)
     rung_batch batch;
     double loss;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, b->step);
-    rung_status status = rung_loader_next(s->train_loader, &batch);
+    rung_status status = rungi_session_next(s, b->step, &batch);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     status = rungi_session_step(s, &batch, b->step, &loss);
     b->samples += batch.count;
-    rung_loader_release(s->train_loader, &batch);
+    rungi_session_release(s, &batch);
     if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
         b->losses[b->step] = loss;
     b->step++;
@@ -140,7 +140,7 @@ static rung_status gradient_error(rungi_session *s, double *out)
     rung_plan *truth = NULL;
     double loss;
     *out = NAN;
-    RUNG_TRY(rung_loader_next(s->train_loader, &batch));
+    RUNG_TRY(rungi_session_next(s, 0, &batch));
     int64_t count = batch.count < CHECKED_SAMPLES ? batch.count : CHECKED_SAMPLES;
     rungi_batch_view view = {.count = count,
                              .feeds = feeds,
@@ -162,10 +162,10 @@ static rung_status gradient_error(rungi_session *s, double *out)
             *out = largest_error(s, truth);
     }
     rung_plan_destroy(&truth);
-    rung_loader_release(s->train_loader, &batch);
+    rungi_session_release(s, &batch);
     if (status != RUNG_OK)
         return status;
-    return rung_loader_seek(s->train_loader, 0, 0);
+    return rungi_session_seek(s, 0, 0);
 }
 
 static json_t *report(const block *b)

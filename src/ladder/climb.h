@@ -34,7 +34,8 @@ typedef struct rungi_climb {
     double block_seconds;
     rungi_gate_run base_gate, best_gate;
     bool have_base_gate, have_best_gate;
-    double envelope; // largest deviation of the disturbed bases
+    int disturbed;   // disturbed runs of the base so far
+    double envelope; // their largest deviation
 } rungi_climb;
 
 // Tells the observer what is going on.

@@ -178,6 +178,18 @@ static void finished(const rungi_climb *k, const rung_rung *row)
         k->o->observer->rung(k->o->observer->user, row);
 }
 
+// What supply can bring at most, before anything else is tried.
+static void tell_ceiling(const rungi_climb *k, const rung_rung *base, const rung_rung *row)
+{
+    char text[RUNG_LADDER_TEXT];
+    snprintf(text, sizeof text,
+             "data from memory are %.2f times as fast as the base, which waits for data %.1f %% of "
+             "its time: no change to the supply of data can bring more",
+             row->gain_base, 100 * base->wait_share);
+    if (k->o->observer && k->o->observer->notice)
+        k->o->observer->notice(k->o->observer->user, text);
+}
+
 static rung_status climb(rungi_climb *k)
 {
     static char settings[RUNG_LADDER_RUNGS][128];
@@ -193,6 +205,8 @@ static rung_status climb(rungi_climb *k)
             next_row(k, rungi_rungs[i].name, effect_name(rungi_rungs[i].effect), settings[i]);
         RUNG_TRY(climb_one(k, &rungi_rungs[i], row, settings[i], sizeof settings[i]));
         finished(k, row);
+        if (rungi_rungs[i].effect == RUNGI_SEMANTIC && row->gain_base > 0)
+            tell_ceiling(k, base, row);
     }
     snprintf(k->r->best_set, sizeof k->r->best_set, "%s", k->best_set);
     return RUNG_OK;

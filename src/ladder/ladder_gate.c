@@ -7,6 +7,11 @@
 // several times, and the largest relative difference of a loss from the undisturbed run is kept.
 // A numeric rung may differ ten times as much. Its gradient at the initial weights must also be as
 // near to the gradient in float64 as the base's is, within the same factor.
+//
+// Now and then rounding turns a ReLU or the winner of a pooling window, and the losses jump: by how
+// much, only a disturbed base tells that met the same. So a rung is not called wrong for its losses
+// before 24 disturbed bases stayed below them. A right rung that jumps with probability p is then
+// called wrong with probability p (1 - p)^24 at most: never more than 1.5 %.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +21,7 @@
 #include "base/json.h"
 #include "ladder/climb.h"
 
-enum { DISTURBED = 3, ALLOWED = 10 };
+enum { DISTURBED = 3, DISTURBED_IN_DOUBT = 24, ALLOWED = 10 };
 #define FLOOR 1e-6 // where the disturbed runs happen to agree
 
 static rung_status gate_run(rungi_climb *k, const char *settings, const char *more,
@@ -57,6 +62,17 @@ static double deviation(const rungi_gate_run *a, const rungi_gate_run *b)
     return largest;
 }
 
+// One more disturbed run of the base.
+static rung_status widen_envelope(rungi_climb *k)
+{
+    char more[64];
+    rungi_gate_run disturbed;
+    snprintf(more, sizeof more, "--disturb=5.96e-8 --disturb-seed=%d", ++k->disturbed);
+    RUNG_TRY(gate_run(k, "", more, &disturbed));
+    k->envelope = fmax(k->envelope, deviation(&k->base_gate, &disturbed));
+    return RUNG_OK;
+}
+
 static rung_status need_base(rungi_climb *k)
 {
     if (k->have_base_gate)
@@ -64,22 +80,25 @@ static rung_status need_base(rungi_climb *k)
     RUNG_TRY(gate_run(k, "", "", &k->base_gate));
     k->best_gate = k->base_gate;
     k->have_base_gate = k->have_best_gate = true;
-    for (int i = 0; i < DISTURBED; i++) {
-        char more[64];
-        rungi_gate_run disturbed;
-        snprintf(more, sizeof more, "--disturb=5.96e-8 --disturb-seed=%d", i + 1);
-        RUNG_TRY(gate_run(k, "", more, &disturbed));
-        k->envelope = fmax(k->envelope, deviation(&k->base_gate, &disturbed));
-    }
+    while (k->disturbed < DISTURBED)
+        RUNG_TRY(widen_envelope(k));
     return RUNG_OK;
 }
 
-static void judge_numeric(const rungi_climb *k, const rungi_gate_run *candidate, rung_rung *out)
+static double allowed_by(double envelope)
 {
-    double seen = deviation(&k->base_gate, candidate), allowed = ALLOWED * k->envelope + FLOOR;
+    return ALLOWED * envelope + FLOOR;
+}
+
+static rung_status judge_numeric(rungi_climb *k, const rungi_gate_run *candidate, rung_rung *out)
+{
+    double seen = deviation(&k->base_gate, candidate);
     double error = candidate->gradient_error, base = k->base_gate.gradient_error;
-    double allowed_error = ALLOWED * base + FLOOR;
-    bool gradient = isnan(base) || error <= allowed_error;
+    bool gradient = isnan(base) || error <= allowed_by(base);
+    while (gradient && isfinite(seen) && seen > allowed_by(k->envelope) &&
+           k->disturbed < DISTURBED_IN_DOUBT)
+        RUNG_TRY(widen_envelope(k));
+    double allowed = allowed_by(k->envelope);
     out->gate_passed = seen <= allowed && gradient;
     int used = snprintf(out->gate_detail, sizeof out->gate_detail,
                         "losses of %" PRId64 " steps within %.1e of the base (allowed %.1e)",
@@ -87,6 +106,7 @@ static void judge_numeric(const rungi_climb *k, const rungi_gate_run *candidate,
     if (!isnan(base) && used > 0 && (size_t)used < sizeof out->gate_detail)
         snprintf(out->gate_detail + used, sizeof out->gate_detail - (size_t)used,
                  ", gradient within %.1e of float64 (base %.1e)", error, base);
+    return RUNG_OK;
 }
 
 rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char *settings,
@@ -111,6 +131,5 @@ rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char 
                  out->gate_passed ? "same bits" : "other bits", candidate.count);
         return RUNG_OK;
     }
-    judge_numeric(k, &candidate, out);
-    return RUNG_OK;
+    return judge_numeric(k, &candidate, out);
 }

@@ -116,9 +116,46 @@ static bool workers(const rungi_train_config *c, char *setting, size_t size, cha
 static bool prefetch(const rungi_train_config *c, char *setting, size_t size, char *why,
                      size_t why_size)
 {
-    if (c->data.num_workers == 0)
+    if (c->data.num_workers <= 0)
         return say(why, why_size, "needs workers, which were not kept");
     snprintf(setting, size, "data.prefetch_factor=%" PRId64, c->data.prefetch_factor * 2);
+    return true;
+}
+
+static const char *const no_copies = "CPU device reads the slot";
+
+static bool pinned(const rungi_train_config *c, char *setting, size_t size, char *why,
+                   size_t why_size)
+{
+    if (c->device.copy == RUNGI_COPY_DIRECT)
+        return say(why, why_size, no_copies);
+    if (c->data.pin_memory)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data.pin_memory=true");
+    return true;
+}
+
+static bool non_blocking(const rungi_train_config *c, char *setting, size_t size, char *why,
+                         size_t why_size)
+{
+    if (c->device.copy == RUNGI_COPY_DIRECT)
+        return say(why, why_size, no_copies);
+    if (c->data.non_blocking && c->data.pin_memory)
+        return say(why, why_size, "the base has it already");
+    // Only copies from pinned memory go on by themselves.
+    snprintf(setting, size, "%sdata.non_blocking=true",
+             c->data.pin_memory ? "" : "data.pin_memory=true ");
+    return true;
+}
+
+static bool augment_device(const rungi_train_config *c, char *setting, size_t size, char *why,
+                           size_t why_size)
+{
+    if (c->data.augment_on == RUNGI_AUGMENT_DEVICE)
+        return say(why, why_size, "the base has it already");
+    if (c->data.mixup > 0 || c->data.cutmix > 0)
+        return say(why, why_size, "the workers mix batches (data.mixup, data.cutmix)");
+    snprintf(setting, size, "data.augment_on=device");
     return true;
 }
 
@@ -164,6 +201,7 @@ static bool preloaded(const rungi_train_config *c, char *setting, size_t size, c
 }
 
 const rungi_rung rungi_rungs[] = {
+    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded},
     {"channels_last", "images as NHWC", RUNGI_NUMERIC, channels_last},
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
@@ -174,9 +212,12 @@ const rungi_rung rungi_rungs[] = {
     {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},
     {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
     {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},
+    {"pinned", "copies to the device from pinned memory", RUNGI_EXACT, pinned},
+    {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},
+    {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
+     augment_device},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
-    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded},
     {0},
 };
 

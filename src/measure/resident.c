@@ -2,16 +2,29 @@
 #include "measure/resident.h"
 
 #include <stdio.h>
+#include <string.h>
 
-uint64_t rungi_peak_resident(void)
+// A line of /proc/self/status, in bytes.
+static uint64_t status_line(const char *name)
 {
     char line[256];
     unsigned long long kb = 0;
+    size_t length = strlen(name);
     FILE *file = fopen("/proc/self/status", "re");
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+        if (strncmp(line, name, length) == 0 && sscanf(line + length, ": %llu kB", &kb) == 1)
             break;
     if (file)
         fclose(file);
     return kb * 1024;
+}
+
+uint64_t rungi_peak_resident(void)
+{
+    return status_line("VmHWM");
+}
+
+uint64_t rungi_resident(void)
+{
+    return status_line("VmRSS");
 }

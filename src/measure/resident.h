@@ -7,5 +7,7 @@
 // The most memory that this process has had resident, in bytes, by the kernel's account; 0 where it
 // keeps none.
 uint64_t rungi_peak_resident(void);
+// What it has now.
+uint64_t rungi_resident(void);
 
 #endif

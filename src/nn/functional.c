@@ -12,6 +12,7 @@
 #include "ops/reduction.h"
 #include "ops/reshape/reshape.h"
 #include "ops/scale/scale.h"
+#include "ops/soft_cross_entropy/soft_cross_entropy.h"
 #include "ops/softmax/softmax.h"
 #include "rung/ops.h"
 
@@ -211,7 +212,12 @@ static rung_value class_loss(rung_graph *g, const char *op, rung_value scores, r
 rung_value rung_cross_entropy_(rung_graph *g, rung_value logits, rung_value labels,
                                const rung_cross_entropy_options *options)
 {
-    return class_loss(g, "cross_entropy", logits, labels, options);
+    if (!rung_value_given(labels) || !rung_dtype_is_float(g->values.data[labels.id].dtype))
+        return class_loss(g, "cross_entropy", logits, labels, options);
+    rungi_soft_loss_attr attr = {options->label_smoothing, options->sum};
+    int inputs = rung_value_given(options->weight) ? 3 : 2; // 3 are refused
+    return add1(g, "soft_cross_entropy", &attr, (rung_value[]){logits, labels, options->weight},
+                inputs);
 }
 
 rung_value rung_nll_loss_(rung_graph *g, rung_value log_probabilities, rung_value labels,

@@ -58,6 +58,17 @@ static rung_status check_data(const rungi_options *o, const rungi_train_config *
     RUNG_TRY(check_pictures(o, d));
     if (d->pad.count != 0 && d->pad.count != 2)
         return rungi_options_fail(o, "data.pad", "needs height and width: [H, W]");
+    if (d->augment_on == RUNGI_AUGMENT_DEVICE && (d->mixup > 0 || d->cutmix > 0))
+        return rungi_options_fail(o, "data.augment_on",
+                                  "is device, which cannot be combined with data.mixup or "
+                                  "data.cutmix: set it to worker");
+    if (v->device.copy == RUNGI_COPY_DIRECT && (d->pin_memory || d->non_blocking))
+        rungi_options_note(o, context, d->pin_memory ? "data.pin_memory" : "data.non_blocking",
+                           "ignored: a CPU device reads batches where they lie");
+    else if (d->non_blocking && !d->pin_memory)
+        rungi_options_note(o, context, "data.non_blocking",
+                           "ignored, because data.pin_memory is false: only copies from pinned "
+                           "memory go on by themselves");
     if (d->num_workers == 0 && d->timeout > 0 && d->timeout != DEFAULT_TIMEOUT)
         rungi_options_note(o, context, "data.timeout",
                            "ignored, because data.num_workers is 0: nothing is waited for");

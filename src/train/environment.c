@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <hwloc.h>
 #include <jansson.h>
+#include <libdeflate.h>
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,7 @@ static void add_libraries(rungi_string *out)
     add(out, "libyaml", yaml_get_version_string());
     add(out, "jansson", jansson_version_str());
     add(out, "zlib", zlibVersion());
+    add(out, "libdeflate", LIBDEFLATE_VERSION_STRING);
     add(out, "libpng", png_get_libpng_ver(NULL));
     unsigned hash = XXH_versionNumber();
     snprintf(value, sizeof value, "%u.%u.%u", hash / 10000, hash / 100 % 100, hash % 100);

@@ -15,9 +15,12 @@ static const char *const origins[] = {
     [RUNGI_DATA_PRELOADED] = "preloaded",
     NULL,
 };
-static const char *const formats[] = {"idx",  "cifar10", "cifar100", "image_folder",
-                                      "list", "tar",     "npy",      NULL};
+static const char *const formats[] = {"idx", "cifar10", "cifar100", "image_folder", "list", "tar",
+                                      "npy", "pack",    "tokens",   "text",         NULL};
 static const char *const bad_choices[] = {"stop", "skip", NULL};
+static const char *const copies[] = {"direct", "emulate", NULL};
+static const char *const places[] = {"worker", "device", NULL};
+static const char *const splits[] = {"random", "name", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
     [RUNG_FILTER_BICUBIC] = "bicubic",
@@ -30,6 +33,7 @@ static const char *const paddings[] = {
 };
 
 static const rungi_option_word auto_words[] = {{"auto", 0}, {0}};
+static const rungi_option_word measured_words[] = {{"auto", -1}, {0}};
 static const rungi_option_word none_words[] = {{"none", 0}, {0}};
 
 const rungi_option rungi_device_options[] = {
@@ -51,6 +55,28 @@ const rungi_option rungi_device_options[] = {
      RUNGI_AT(rungi_device_config, list),
      .initial = "[cpu:0]",
      .help = "Devices to train on."},
+    {.key = "device.copy",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_device_config, copy),
+     .initial = "direct",
+     .choices = copies,
+     .help = "How training batches come to the device. direct: a CPU reads them where the loader "
+             "put them. emulate: they are copied through a stream, as to a GPU, for tests and "
+             "studies."},
+    {.key = "device.copy_delay",
+     .type = RUNGI_OPTION_DURATION,
+     RUNGI_AT(rungi_device_config, copy_delay),
+     .initial = "0s",
+     .range = "[0s, 10s]",
+     .help = "With device.copy emulate: how much longer each copy takes."},
+    {.key = "device.copy_rate",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_device_config, copy_rate),
+     .initial = "0",
+     .range = ">= 0",
+     .unit = "GB/s",
+     .help = "With device.copy emulate: what a copy moves in a second, over what it takes anyway. "
+             "0: no limit."},
     {0},
 };
 
@@ -71,15 +97,19 @@ const rungi_option rungi_data_options[] = {
      .help =
          "File format of the data set: idx (MNIST, Fashion-MNIST), cifar10 or cifar100 (binary "
          "version); or pictures (JPEG, PNG, WebP, PPM): image_folder (a folder for each class), "
-         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives); or npy "
-         "(NumPy arrays "
-         "x_train.npy, y_train.npy and so on)."},
+         "list (a .csv or .tsv file of paths and labels), tar (WebDataset's archives, plain or "
+         "compressed); or npy (NumPy arrays x_train.npy, y_train.npy and so on, or an .npz archive "
+         "of them); or pack (rung's own file of samples, made of any of these by rung convert); "
+         "or, for "
+         "programs, tokens (llm.c's .bin files) or text (a file for each class, an example a "
+         "line)."},
     {.key = "data.path",
      .type = RUNGI_OPTION_TEXT,
      RUNGI_AT(rungi_data_config, path),
      .initial = "",
-     .help = "Folder of the data set. Pictures may lie in its folders train and val; of a list it "
-             "may be the file, of tar one archive or a range, name-{000..009}.tar."},
+     .help = "Folder of the data set. Pictures may lie in its folders train and val; of a list, a "
+             "pack or an .npz archive it may be the file, of tar one archive or a range, "
+             "name-{000..009}.tar."},
     {.key = "data.batch_size",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, batch_size),
@@ -102,7 +132,9 @@ const rungi_option rungi_data_options[] = {
      RUNGI_AT(rungi_data_config, num_workers),
      .initial = "0",
      .range = "[0, 1024]",
-     .help = "Threads that load and augment. 0: the training thread does it between steps."},
+     .words = measured_words,
+     .help = "Threads that load and augment. 0: the training thread does it between steps. auto: "
+             "tries 0, 1, 2, 4, ... in short windows before training, and says what it saw."},
     {.key = "data.prefetch_factor",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_data_config, prefetch_factor),
@@ -110,6 +142,33 @@ const rungi_option rungi_data_options[] = {
      .range = "[1, 1024]",
      .unit = "batches",
      .help = "Batches that each worker keeps ready."},
+    {.key = "data.pin_memory",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, pin_memory),
+     .initial = "false",
+     .help =
+         "Keeps batches in memory that a device copies from at once. Without an effect on a CPU "
+         "that reads them where they lie."},
+    {.key = "data.pin_limit",
+     .type = RUNGI_OPTION_BYTES,
+     RUNGI_AT(rungi_data_config, pin_limit),
+     .initial = "1GiB",
+     .range = ">= 0",
+     .help = "The most memory that is pinned; batches beyond it stay pageable, which is told."},
+    {.key = "data.non_blocking",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, non_blocking),
+     .initial = "false",
+     .help = "Copies the next batch to the device while the last one is trained on; needs "
+             "data.pin_memory."},
+    {.key = "data.augment_on",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, augment_on),
+     .initial = "worker",
+     .choices = places,
+     .help = "Where training images are cropped, mirrored, erased, converted and normalized, once "
+             "they have their size: in the workers, or on the device, so that batches travel as "
+             "bytes. The choices are the same."},
     {.key = "data.timeout",
      .type = RUNGI_OPTION_DURATION,
      RUNGI_AT(rungi_data_config, timeout),
@@ -265,6 +324,20 @@ const rungi_option rungi_data_options[] = {
      .range = "[0, 1]",
      .help = "Probability with which a random rectangle of a training image becomes 0, after "
              "data.normalize."},
+    {.key = "data.mixup.alpha",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, mixup),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "In training, mixes each image with the one before it in its batch, and their classes "
+             "alike, by a share from Beta(alpha, alpha) (MixUp). 0: off. With data.cutmix.alpha, "
+             "one of both for each batch."},
+    {.key = "data.cutmix.alpha",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_data_config, cutmix),
+     .initial = "0",
+     .range = "[0, 100]",
+     .help = "The same with a rectangle of the other image instead of a mixture (CutMix)."},
     {.key = "data.normalize.mean",
      .type = RUNGI_OPTION_REALS,
      RUNGI_AT(rungi_data_config, mean),
@@ -289,6 +362,14 @@ const rungi_option rungi_data_options[] = {
      .range = "[0, 1)",
      .help = "Share of the training samples that is held out for validation. 0: validation has "
              "files of its own."},
+    {.key = "data.val.split_by",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, val_split_by),
+     .initial = "random",
+     .choices = splits,
+     .help = "What chooses the samples that data.val.split holds out: chance (random), or a hash "
+             "of each "
+             "sample's name (name): then they stay the same whatever is added."},
     {.key = "data.synthetic.shape",
      .type = RUNGI_OPTION_INTS,
      RUNGI_AT(rungi_data_config, synthetic_shape),

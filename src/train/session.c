@@ -35,7 +35,10 @@ static rung_status build_graph(rungi_session *s, const rung_shape *image)
     rung_shape batch = {image->rank + 1, {RUNG_BATCH}};
     memcpy(batch.dim + 1, image->dim, sizeof(int64_t) * (size_t)image->rank);
     rung_value x = rung_input(s->graph, "image", RUNG_F32, batch);
-    rung_value y = rung_input(s->graph, "label", RUNG_I64, RUNG_SHAPE(RUNG_BATCH)), logits;
+    rung_value logits,
+        y = rungi_session_mixes(s)
+                ? rung_input(s->graph, "target", RUNG_F32, RUNG_SHAPE(RUNG_BATCH, classes))
+                : rung_input(s->graph, "label", RUNG_I64, RUNG_SHAPE(RUNG_BATCH));
     rung_model_options o = {.classes = classes,
                             .hidden = m->hidden.data,
                             .n_hidden = (int)m->hidden.count,
@@ -161,6 +164,26 @@ rung_status rungi_session_create(rung_context *context, const rung_config *confi
     return RUNG_OK;
 }
 
+rung_status rungi_session_of_data(rung_context *context, const rung_config *config, unsigned parts,
+                                  rungi_session **session_out)
+{
+    rungi_session *s = calloc(1, sizeof *s);
+    RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for a session");
+    s->context = context;
+    rung_status status = rung_config_copy(config, &s->config);
+    if (status == RUNG_OK)
+        s->c = rungi_config_values(s->config);
+    if (status == RUNG_OK && parts)
+        status = rungi_session_open_data(s, parts);
+    if (status != RUNG_OK) {
+        rung_error error = *rung_error_last();
+        rungi_session_destroy(&s);
+        return rungi_fail_adopt(&error);
+    }
+    *session_out = s;
+    return RUNG_OK;
+}
+
 int64_t rungi_session_logits(const rungi_session *s)
 {
     for (size_t i = 0; i < s->graph->outputs.count; i++)
@@ -174,8 +197,12 @@ void rungi_session_destroy(rungi_session **session)
     if (!session || !*session)
         return;
     rungi_session *s = *session;
+    rungi_feeder_destroy(&s->feeder);
     rung_loader_destroy(&s->train_loader);
     rung_loader_destroy(&s->val_loader);
+    if (s->pinned)
+        rungi_pinned_fini(s->pinned);
+    free(s->pinned);
     rung_sampler_destroy(&s->train_sampler);
     rung_sampler_destroy(&s->val_sampler);
     rung_source_destroy(&s->train_source);

@@ -9,6 +9,7 @@
 #include "rung/data.h"
 #include "rung/optim.h"
 #include "train/engine.h"
+#include "train/feeder.h"
 #include "train/train_config.h"
 
 // What of a session is wanted.
@@ -34,6 +35,9 @@ typedef struct rungi_session {
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
+    rung_mix mixes[2];    // of validation and training
+    rungi_feeder *feeder; // of training, where batches are copied or finished on the device
+    rungi_pinned *pinned; // what the training loader's batches lie in, or NULL
     RUNGI_ARRAY(rungi_bad_entry) bad; // in the order in which they were met
     int64_t classes;
     char **class_names; // classes of them, or NULL
@@ -67,6 +71,10 @@ typedef struct rungi_session_options {
 rung_status rungi_session_create(rung_context *context, const rung_config *config,
                                  const rungi_session_options *options, rungi_session **session_out);
 void rungi_session_destroy(rungi_session **session);
+// A session with nothing but the configuration and the data of `parts` (0: none yet), for tools.
+// Only the keys data.* and seed need to make sense.
+rung_status rungi_session_of_data(rung_context *context, const rung_config *config, unsigned parts,
+                                  rungi_session **session_out);
 
 // session_weights.c: gives parameters and buffers the values that a run begins with: the seed's
 // initial ones, or those of model.weights.
@@ -76,8 +84,29 @@ rung_status rungi_session_begin(rungi_session *s);
 
 // session_data.c: sources, samplers, loaders.
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
+// Opens the source of training or validation data. The caller owns it.
+rung_status rungi_session_open_source(const rungi_session *s, bool validation,
+                                      rung_source **source_out);
+// What the training or validation loader is made with; `steps` has room for
+// RUNGI_SESSION_TRANSFORMS, and the source that belongs to it.
+rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_transform *steps,
+                                         rung_loader_options *options_out,
+                                         rung_source **source_out);
+// session_feed.c: the feeder that belongs to a training loader made with `options`; NULL when
+// batches are used as they come. The caller owns it.
+rung_status rungi_session_make_feeder(rungi_session *s, rung_loader *loader,
+                                      const rung_source *source, const rung_loader_options *options,
+                                      rungi_feeder **feeder_out);
+// Makes where the training loader's batches lie, if that is pinned memory; `memory` is filled then.
+rung_status rungi_session_pin(rungi_session *s, bool *pinned_out, rung_loader_memory *memory);
+// Training batches, on the device: as rung_loader_next, _release and _seek. One at a time.
+rung_status rungi_session_next(rungi_session *s, int64_t step, rung_batch *batch_out);
+void rungi_session_release(rungi_session *s, rung_batch *batch);
+rung_status rungi_session_seek(rungi_session *s, int64_t epoch, int64_t position);
 // Keeps the number of classes and a copy of their names (which may be NULL).
 rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names);
+// Sets data.num_workers, so that a run that goes on has as many, and makes the loaders anew.
+rung_status rungi_session_set_workers(rungi_session *s, int workers);
 // Shape of an image after the transforms.
 rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
 
@@ -107,6 +136,11 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
                                     const rung_optimizer_update *update, double *loss_out);
 rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,
                                double *loss_out);
+
+// Are batches mixed (data.mixup, data.cutmix)? The network's loss is of class probabilities then.
+bool rungi_session_mixes(const rungi_session *s);
+// Labels of a batch; NULL when it has none.
+const int64_t *rungi_session_labels(const rungi_session *s, const rung_batch *batch);
 
 // Feeds of a batch, by the names of its fields. `feeds` has room for RUNG_MAX_FIELDS.
 int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds);

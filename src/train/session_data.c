@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data of a session: sources, the split into training and validation, transforms, loaders.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #include "data/source.h"
 #include "train/session.h"
 
-static rung_status open_source(rungi_session *s, bool validation, rung_source **source_out)
+rung_status rungi_session_open_source(const rungi_session *s, bool validation,
+                                      rung_source **source_out)
 {
     const rungi_data_config *d = &s->c->data;
     if (d->source == RUNGI_DATA_SYNTHETIC) {
@@ -49,14 +51,42 @@ static rung_status compare_classes(const rung_source *train, const rung_source *
     return RUNG_OK;
 }
 
-// A label is one number here: no built-in network has a loss for several.
-static rung_status check_labels(const rung_source *source)
+// Pictures and one label: no built-in network takes anything else.
+static rung_status check_fields(const rung_source *source)
 {
     const rung_field *label = source->field_count > 1 ? &source->fields[1] : NULL;
+    RUNG_CHECK(source->fields[0].pixels != RUNG_PIXELS_NONE, RUNG_UNSUPPORTED,
+               "%s: field %s is no picture: the built-in networks train with pictures and labels, "
+               "a program of one's own with all sources",
+               source->name, source->fields[0].name);
     RUNG_CHECK(!label || label->dtype == RUNG_I64, RUNG_UNSUPPORTED,
                "%s: pictures have several labels, the built-in networks train with one: give a "
                "list of path and label",
                source->name);
+    return RUNG_OK;
+}
+
+// Puts those samples first whose names choose them for validation.
+static rung_status order_by_name(const rungi_session *s, int64_t *order, int64_t *held)
+{
+    const rung_source *source = s->train_source;
+    int64_t first = 0, last = source->count;
+    bool *chosen = calloc((size_t)source->count, sizeof *chosen);
+    RUNG_CHECK(chosen, RUNG_NO_MEMORY, "no memory for the split of the training samples");
+    rung_status status = rung_split_by_name(source, s->c->data.path, s->c->data.val_split, chosen);
+    for (int64_t i = 0; i < source->count; i++)
+        if (chosen[i])
+            order[first++] = i;
+    *held = first;
+    for (int64_t i = source->count - 1; i >= 0; i--)
+        if (!chosen[i])
+            order[--last] = i;
+    free(chosen);
+    RUNG_TRY(status);
+    RUNG_CHECK(first > 0 && first < source->count, RUNG_CONFIG,
+               "data.val.split leaves %" PRId64 " of %" PRId64
+               " samples for validation: both parts need one at least",
+               first, source->count);
     return RUNG_OK;
 }
 
@@ -81,7 +111,11 @@ static rung_status split(rungi_session *s)
         order[i] = order[other];
         order[other] = kept;
     }
-    rung_status status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
+    rung_status status = RUNG_OK;
+    if (s->c->data.val_split_by == RUNGI_SPLIT_NAME)
+        status = order_by_name(s, order, &held);
+    if (status == RUNG_OK)
+        status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
     if (status == RUNG_OK)
         status = rung_sampler_subset(order + held, count - held, s->c->data.shuffle,
                                      (uint64_t)s->c->seed, &s->train_sampler);
@@ -106,26 +140,42 @@ static void keep_bad_val(void *session, int64_t sample, const char *message)
     keep_bad(session, false, sample, message);
 }
 
-static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
+bool rungi_session_mixes(const rungi_session *s)
+{
+    return s->c->data.mixup > 0 || s->c->data.cutmix > 0;
+}
+
+// Validation's targets are plain, for a loss of the same kind.
+static const rung_mix *choose_mix(rungi_session *s, bool training, const rung_source *source)
+{
+    rung_mix *mix = &s->mixes[training];
+    mix->classes = (int)(s->c->model.classes ? s->c->model.classes : source->class_count);
+    mix->mixup_alpha = training ? s->c->data.mixup : 0;
+    mix->cutmix_alpha = training ? s->c->data.cutmix : 0;
+    return mix;
+}
+
+rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_transform *steps,
+                                         rung_loader_options *options_out, rung_source **source_out)
 {
     const rungi_data_config *d = &s->c->data;
-    rung_transform transforms[RUNGI_SESSION_TRANSFORMS] = {0};
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
+    int workers = d->num_workers > 0 ? (int)d->num_workers : 0; // auto: until they are chosen
     rung_loader_options o = {.batch_size = d->batch_size,
                              .shuffle = training && d->shuffle,
                              .sampler = training ? s->train_sampler : s->val_sampler,
                              .seed = (uint64_t)s->c->seed,
-                             .num_workers = (int)d->num_workers,
+                             .num_workers = workers,
                              .prefetch_factor = (int)d->prefetch_factor,
                              .drop_last = training && d->drop_last,
-                             .timeout = d->num_workers ? (double)d->timeout * 1e-9 : 0,
+                             .timeout = workers ? (double)d->timeout * 1e-9 : 0,
                              .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,
                              .bad_limit = d->bad_sample_limit,
                              .on_bad = training ? keep_bad_train : keep_bad_val,
                              .on_bad_user = s,
-                             .transforms = transforms};
-    RUNG_TRY(
-        rungi_session_transforms(s, training, &source->fields[0], transforms, &o.transform_count));
+                             .transforms = steps};
+    memset(steps, 0, RUNGI_SESSION_TRANSFORMS * sizeof *steps);
+    RUNG_TRY(rungi_session_transforms(s, training, &source->fields[0], steps, &o.transform_count));
     if (o.sampler)
         o.shuffle = false;
     if (d->source == RUNGI_DATA_PRELOADED) {
@@ -133,7 +183,44 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
         o.num_workers = 0;
         o.timeout = 0;
     }
-    return rung_loader_create(s->context, source, &o, loader_out);
+    o.mix = rungi_session_mixes(s) ? choose_mix(s, training, source) : NULL;
+    *options_out = o;
+    *source_out = source;
+    return RUNG_OK;
+}
+
+static rung_status make_loader(rungi_session *s, bool training, rung_loader **loader_out)
+{
+    rung_transform steps[RUNGI_SESSION_TRANSFORMS];
+    rung_loader_options options;
+    rung_loader_memory memory;
+    rung_source *source;
+    bool pinned = false;
+    RUNG_TRY(rungi_session_loader_options(s, training, steps, &options, &source));
+    if (training) {
+        RUNG_TRY(rungi_session_pin(s, &pinned, &memory));
+        options.memory = pinned ? &memory : NULL;
+        options.defer = s->c->data.augment_on == RUNGI_AUGMENT_DEVICE;
+    }
+    RUNG_TRY(rung_loader_create(s->context, source, &options, loader_out));
+    return training ? rungi_session_make_feeder(s, *loader_out, source, &options, &s->feeder)
+                    : RUNG_OK;
+}
+
+rung_status rungi_session_set_workers(rungi_session *s, int workers)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", workers);
+    RUNG_TRY(rung_config_set(s->config, "data.num_workers", text));
+    rung_loader **loaders[] = {&s->val_loader, &s->train_loader};
+    rungi_feeder_destroy(&s->feeder);
+    for (int i = 0; i < 2; i++) {
+        if (!*loaders[i])
+            continue;
+        rung_loader_destroy(loaders[i]);
+        RUNG_TRY(make_loader(s, i == 1, loaders[i]));
+    }
+    return RUNG_OK;
 }
 
 rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names)
@@ -155,13 +242,13 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
     const rungi_data_config *d = &s->c->data;
     bool own_validation = d->val_split <= 0;
     if ((parts & RUNGI_SESSION_TRAIN) || !own_validation)
-        RUNG_TRY(open_source(s, false, &s->train_source));
+        RUNG_TRY(rungi_session_open_source(s, false, &s->train_source));
     if ((parts & RUNGI_SESSION_EVAL) && own_validation)
-        RUNG_TRY(open_source(s, true, &s->val_source));
+        RUNG_TRY(rungi_session_open_source(s, true, &s->val_source));
     if (s->train_source)
-        RUNG_TRY(check_labels(s->train_source));
+        RUNG_TRY(check_fields(s->train_source));
     if (s->val_source)
-        RUNG_TRY(check_labels(s->val_source));
+        RUNG_TRY(check_fields(s->val_source));
     if (s->train_source && s->val_source)
         RUNG_TRY(compare_classes(s->train_source, s->val_source));
     if (!own_validation)
@@ -178,7 +265,7 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out)
 {
     rung_loader_info info;
     rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
-    *shape_out = info.fields[0].shape;
+    *shape_out = s->feeder ? rungi_feeder_image(s->feeder)->shape : info.fields[0].shape;
     return RUNG_OK;
 }
 
@@ -200,8 +287,20 @@ bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out)
 int rungi_session_feeds(const rungi_session *s, const rung_batch *batch, rungi_feed *feeds)
 {
     rung_loader_info info;
+    int count = 0;
     rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
     for (int i = 0; i < batch->field_count; i++)
-        feeds[i] = (rungi_feed){info.fields[i].name, batch->fields[i].data};
-    return batch->field_count;
+        if (!rungi_session_mixes(s) || strcmp(info.fields[i].name, "label") != 0)
+            feeds[count++] = (rungi_feed){info.fields[i].name, batch->fields[i].data};
+    return count;
+}
+
+const int64_t *rungi_session_labels(const rungi_session *s, const rung_batch *batch)
+{
+    rung_loader_info info;
+    rung_loader_describe(s->train_loader ? s->train_loader : s->val_loader, &info);
+    for (int i = 0; i < batch->field_count; i++)
+        if (strcmp(info.fields[i].name, "label") == 0)
+            return batch->fields[i].data;
+    return NULL;
 }

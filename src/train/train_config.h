@@ -13,10 +13,18 @@
 
 // In comments: the words of a key and how they are stored.
 
+typedef enum rungi_copy {
+    RUNGI_COPY_DIRECT,
+    RUNGI_COPY_EMULATE,
+} rungi_copy;
+
 typedef struct rungi_device_config {
     rung_isa isa;
     int64_t threads; // auto: 0
     rungi_texts list;
+    rungi_copy copy;
+    int64_t copy_delay; // nanoseconds
+    double copy_rate;   // GB/s; 0: as fast as memory
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -30,6 +38,16 @@ typedef enum rungi_bad_sample {
     RUNGI_BAD_SAMPLE_SKIP,
 } rungi_bad_sample;
 
+typedef enum rungi_augment_on {
+    RUNGI_AUGMENT_WORKER,
+    RUNGI_AUGMENT_DEVICE,
+} rungi_augment_on;
+
+typedef enum rungi_split_by {
+    RUNGI_SPLIT_RANDOM,
+    RUNGI_SPLIT_NAME,
+} rungi_split_by;
+
 typedef struct rungi_data_config {
     rungi_data_origin source;
     char *format;
@@ -37,8 +55,11 @@ typedef struct rungi_data_config {
     int64_t batch_size;
     bool shuffle;
     bool drop_last;
-    int64_t num_workers;
+    int64_t num_workers; // auto: -1
     int64_t prefetch_factor;
+    bool pin_memory, non_blocking;
+    int64_t pin_limit; // bytes
+    rungi_augment_on augment_on;
     int64_t timeout;  // nanoseconds; none: 0
     int64_t channels; // of pictures as files
     bool exif_rotation;
@@ -51,6 +72,7 @@ typedef struct rungi_data_config {
     rung_crop_padding random_crop_mode;
     double jitter_brightness, jitter_contrast, jitter_saturation, jitter_hue;
     double random_grayscale, random_erasing;
+    double mixup, cutmix; // alphas; 0: off
     rungi_bad_sample on_bad_sample;
     double bad_sample_limit;
     rungi_ints pad;              // height, width; or none
@@ -60,6 +82,7 @@ typedef struct rungi_data_config {
     rungi_reals mean, std; // one a channel, or none
     char *val_path;        // "": the test files of `path`
     double val_split;
+    rungi_split_by val_split_by;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "train/workers_auto.h"
 
 static rung_status make(rung_context *context, const rung_config *config, const char *run,
                         const rungi_session_options *options, rung_trainer **trainer_out)
@@ -57,6 +58,8 @@ rung_status rung_trainer_create(rung_context *context, const rung_config *config
     RUNG_TRY(rungi_trainer_check_run(run));
     RUNG_TRY(make_whole(context, config, run, false, &t));
     rung_status status = rungi_trainer_lock_run(t);
+    if (status == RUNG_OK)
+        status = rungi_session_choose_workers(t->s);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);

@@ -57,6 +57,7 @@ struct rung_trainer {
     int64_t steps_before;           // steps done when fit began
     rungi_window windows[RUNGI_WINDOWS];
     int64_t harvested; // clock: until where the timeline was added to the windows
+    rung_loader_statistics loader_begin, loader_logged; // when fit began; at the last STEP
     double last_lr, last_norm, last_loss, logged_loss;
     int64_t saved_step; // of the newest checkpoint; -1: none
     rungi_checkpoints *checkpoints;
@@ -110,6 +111,14 @@ rung_status rungi_trainer_close_run(rung_trainer *t);
 // After next() gave `status`: lists the samples left out so far in bad_samples.csv, when there are
 // new ones, and returns `status` or the failure to write.
 rung_status rungi_trainer_keep_bad(rung_trainer *t, rung_status status);
+
+// trainer_loader.c: what the loader's workers did. `begin` notes where fit begins; `event` fills
+// a STEP of `steps` steps or END; `json` adds that to a line of metrics.jsonl; `write` makes
+// loader.json, of the whole fit and each worker.
+void rungi_trainer_loader_begin(rung_trainer *t);
+void rungi_trainer_loader_event(rung_trainer *t, int64_t steps, rung_train_event *event);
+void rungi_trainer_loader_json(const rung_train_event *e, json_t *o);
+rung_status rungi_trainer_loader_write(const rung_trainer *t);
 
 // trainer_eval.c
 rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);

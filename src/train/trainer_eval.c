@@ -33,12 +33,7 @@ static rung_status count_batch(rung_trainer *t, const rung_batch *batch, double 
     rung_view logits;
     RUNG_TRY(rungi_engine_output(t->s->engine, "logits", &logits));
     int64_t classes = logits.shape.dim[1];
-    const int64_t *labels = NULL;
-    rungi_feed feeds[RUNG_MAX_FIELDS];
-    int n = rungi_session_feeds(t->s, batch, feeds);
-    for (int i = 0; i < n; i++)
-        if (strcmp(feeds[i].input, "label") == 0)
-            labels = feeds[i].data;
+    const int64_t *labels = rungi_session_labels(t->s, batch);
     RUNG_CHECK(labels, RUNG_DATA, "the validation data have no labels");
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t top;

@@ -101,6 +101,8 @@ rung_status rungi_event_send(rung_trainer *t, rung_train_event *event)
                 event->loss = mean_loss(w, t->logged_loss);
             fill(w, event);
         }
+        if (event->kind == RUNG_EVENT_STEP || event->kind == RUNG_EVENT_END)
+            rungi_trainer_loader_event(t, w->steps, event);
         if (event->kind == RUNG_EVENT_STEP)
             t->logged_loss = event->loss;
         *w = (rungi_window){0};

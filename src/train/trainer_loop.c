@@ -170,7 +170,7 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
     if (t->s->c->train.overfit_one_batch && batch->count)
         return RUNG_OK; // the first one is held to the end
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, t->at.step);
-    rung_status status = rung_loader_next(t->s->train_loader, batch);
+    rung_status status = rungi_session_next(t->s, t->at.step, batch);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     return rungi_trainer_keep_bad(t, status);
 }
@@ -245,11 +245,11 @@ static rung_status steps(rung_trainer *t)
             cover(t, &batch);
         bool ended = batch.is_last_of_epoch && !overfit;
         if (!overfit)
-            rung_loader_release(t->s->train_loader, &batch);
+            rungi_session_release(t->s, &batch);
         if (status == RUNG_OK)
             status = after_step(t, ended);
     }
-    rung_loader_release(t->s->train_loader, &batch);
+    rungi_session_release(t->s, &batch);
     return status;
 }
 
@@ -276,6 +276,7 @@ static rung_status prepare(rung_trainer *t)
     free(t->seen);
     t->seen = calloc((size_t)t->s->train_source->count, 1);
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
+    rungi_trainer_loader_begin(t);
     RUNG_TRY(rung_loader_start(t->s->train_loader));
     if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
         RUNG_TRY(prepare_plans(t, t->s->val_loader, false));

@@ -158,6 +158,8 @@ static json_t *event_json(const rung_train_event *e)
     json_object_set_new(o, "samples_per_s", rungi_jsonl_number(e->samples_per_s));
     json_object_set_new(o, "ms", parts_json(e));
     json_object_set_new(o, "wait_share", rungi_jsonl_number(e->wait_share));
+    if (e->kind == RUNG_EVENT_STEP || e->kind == RUNG_EVENT_END)
+        rungi_trainer_loader_json(e, o);
     if (e->kind == RUNG_EVENT_STEP && !isnan(e->grad_norm))
         json_object_set_new(o, "grad_norm", rungi_jsonl_number(e->grad_norm));
     if (e->kind == RUNG_EVENT_EVAL) {
@@ -317,6 +319,8 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
             status = write_confusion(t);
         if (status == RUNG_OK)
             status = write_trace(t);
+        if (status == RUNG_OK)
+            status = rungi_trainer_loader_write(t);
         if (status == RUNG_OK)
             status = rungi_trainer_chart(t->run);
     }

@@ -161,5 +161,5 @@ rung_status rungi_trainer_load(rung_trainer *t, rungi_checkpoint *checkpoint, bo
     t->saved_step = t->at.step;
     if (t->s->c->train.overfit_one_batch)
         return RUNG_OK; // its one batch is the first
-    return rung_loader_seek(t->s->train_loader, t->at.epoch, t->at.position);
+    return rungi_session_seek(t->s, t->at.epoch, t->at.position);
 }

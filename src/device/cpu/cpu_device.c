@@ -81,11 +81,15 @@ static void delay(const rung_device *device, const work *w)
 static rung_status perform(const rung_device *device, const work *w)
 {
     rung_status status = RUNG_OK;
+    // A copy reads its source as late as a slow one may.
+    if (w->kind == RUNGI_WORK_COPY)
+        delay(device, w);
     if (w->fn)
         status = w->fn(w->arg);
     else if (w->bytes)
         memcpy(w->dst, w->src, w->bytes);
-    delay(device, w);
+    if (w->kind != RUNGI_WORK_COPY)
+        delay(device, w);
     return status;
 }
 

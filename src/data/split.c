@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Splits by a sample's name: what is added later leaves the others where they are.
+#include <inttypes.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/error.h"
+#include "rung/data.h"
+
+// What follows `root` and slashes, or the whole.
+static const char *below(const char *name, const char *root)
+{
+    size_t length = root ? strlen(root) : 0;
+    while (length > 0 && root[length - 1] == '/')
+        length--;
+    if (length == 0 || strncmp(name, root, length) != 0 || name[length] != '/')
+        return name;
+    return name + length + strspn(name + length, "/");
+}
+
+rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
+                               bool *held_out)
+{
+    RUNG_CHECK(share >= 0 && share <= 1, RUNG_INVALID, "a share of %g is not in [0, 1]", share);
+    RUNG_CHECK(source->describe, RUNG_UNSUPPORTED, "%s: its samples have no names to split them by",
+               source->name);
+    for (int64_t i = 0; i < source->count; i++) {
+        char name[4096] = "";
+        source->describe(source->self, i, name, sizeof name);
+        const char *rest = below(name, root);
+        double unit = (double)(XXH3_64bits(rest, strlen(rest)) >> 11) * 0x1p-53;
+        held_out[i] = unit < share;
+    }
+    return RUNG_OK;
+}

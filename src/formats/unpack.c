@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/unpack.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/fs.h"
+#include "base/text.h"
+
+enum { BLOCK = 256 << 10 };
+
+bool rungi_is_compressed(int fd)
+{
+    unsigned char b[4] = {0};
+    if (pread(fd, b, sizeof b, 0) != sizeof b)
+        return false;
+    return (b[0] == 0x1f && b[1] == 0x8b) || memcmp(b, "BZh", 3) == 0 ||
+           memcmp(b, "\x28\xb5\x2f\xfd", 4) == 0;
+}
+
+static rung_status fail(const char *path, struct archive *a, const char *doing)
+{
+    const char *reason = archive_error_string(a);
+    if (archive_errno(a) == ENOMEM)
+        return RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to unpack it", path);
+    return RUNG_FAIL(RUNG_CORRUPT, "%s: cut or damaged: cannot %s: %s", path, doing,
+                     reason ? reason : "no reason given");
+}
+
+static rung_status open_stream(const char *path, struct archive *a)
+{
+    archive_read_support_filter_gzip(a);
+    archive_read_support_filter_bzip2(a);
+    archive_read_support_filter_zstd(a);
+    archive_read_support_format_raw(a);
+    struct archive_entry *entry;
+    if (archive_read_open_filename(a, path, BLOCK) != ARCHIVE_OK ||
+        archive_read_next_header(a, &entry) != ARCHIVE_OK)
+        return fail(path, a, "unpack it");
+    return RUNG_OK;
+}
+
+// Counts what comes out, up to a byte above `limit`, and writes the first `keep` of it.
+static rung_status copy_stream(const char *path, struct archive *a, int fd, uint64_t keep,
+                               uint64_t limit, uint64_t *size_out)
+{
+    rungi_file file = {.fd = fd, .needed = 0};
+    const void *data;
+    size_t got;
+    la_int64_t at; // a raw stream has no holes
+    uint64_t size = 0;
+    RUNG_TRY(rungi_path_format(file.path, "%s, unpacked", path));
+    while (size <= limit) {
+        int code = archive_read_data_block(a, &data, &got, &at);
+        if (code == ARCHIVE_EOF)
+            break;
+        if (code != ARCHIVE_OK)
+            return fail(path, a, "unpack it");
+        if (size < keep)
+            RUNG_TRY(rungi_file_write(&file, data, got < keep - size ? got : keep - size));
+        size += got;
+    }
+    *size_out = size;
+    return RUNG_OK;
+}
+
+static rung_status unpack_to(const char *path, int fd, uint64_t keep, uint64_t limit,
+                             uint64_t *size_out)
+{
+    struct archive *a = archive_read_new();
+    RUNG_CHECK(a, RUNG_NO_MEMORY, "%s: no memory to unpack it", path);
+    rung_status status = open_stream(path, a);
+    if (status == RUNG_OK)
+        status = copy_stream(path, a, fd, keep, limit, size_out);
+    archive_read_free(a);
+    return status;
+}
+
+static rung_status make_unnamed(const char *path, const char *folder, int *fd_out)
+{
+    *fd_out = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                     : memfd_create("rung-unpacked", MFD_CLOEXEC);
+    if (*fd_out >= 0)
+        return RUNG_OK;
+    return RUNG_FAIL(RUNG_IO, "%s: cannot make a file in %s to unpack it to: %s", path,
+                     folder ? folder : "memory", strerror(errno));
+}
+
+rung_status rungi_unpack(const char *path, const char *folder, uint64_t limit, int *fd_out,
+                         uint64_t *size_out)
+{
+    char text[32];
+    int fd;
+    uint64_t size = 0, keep = folder ? limit : RUNGI_UNPACK_FIRST;
+    rung_status status;
+    RUNG_TRY(make_unnamed(path, folder, &fd));
+    RUNG_TRY_GOTO(close_file, unpack_to(path, fd, keep < limit ? keep : limit, limit, &size));
+    if (size > limit)
+        RUNG_TRY_GOTO(close_file,
+                      RUNG_FAIL(RUNG_UNSUPPORTED,
+                                "%s: unpacks to more than the %s that are kept in memory: make a "
+                                "pack of it first (rung convert)",
+                                path, rungi_text_bytes(limit, text, sizeof text)));
+    if (size > keep) { // now all of it
+        if (lseek(fd, 0, SEEK_SET) != 0)
+            RUNG_TRY_GOTO(close_file, rungi_io_fail(path, "unpack", errno, size));
+        RUNG_TRY_GOTO(close_file, unpack_to(path, fd, limit, limit, &size));
+    }
+    *fd_out = fd;
+    *size_out = size;
+    return RUNG_OK;
+close_file:
+    close(fd);
+    return status;
+}
