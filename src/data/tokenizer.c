@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-enum { CHARACTERS = 0x110000, BYTES = 256, PAGE = 256, PAGES = CHARACTERS / PAGE };
+enum { CHARACTERS = 0x110000, BYTES = 256 };
 static const size_t VOCABULARY_BYTES_MAX = (size_t)16
                                            << 20; // a tree of more would be hundreds of MB
 
@@ -117,26 +117,9 @@ static rung_status make_bytes(rung_tokenizer **out)
 
 typedef struct characters {
     rung_tokenizer tokenizer; // first
-    int32_t *pages[PAGES];    // ids of PAGE characters each, -1: none; NULL: none of them has one
+    uint32_t *ids;            // of each character below `limit` its id and 1 more; 0: none
+    int32_t limit;
 } characters;
-
-static int32_t id_of(const characters *c, int32_t character)
-{
-    const int32_t *page = c->pages[character / PAGE];
-    return page ? page[character % PAGE] : -1;
-}
-
-static rung_status set_id(characters *c, int32_t character, int32_t id)
-{
-    int32_t **page = &c->pages[character / PAGE];
-    if (!*page) {
-        *page = malloc(PAGE * sizeof **page);
-        RUNG_CHECK(*page, RUNG_NO_MEMORY, "no memory for a tokenizer");
-        memset(*page, 0xFF, PAGE * sizeof **page);
-    }
-    (*page)[character % PAGE] = id;
-    return RUNG_OK;
-}
 
 static rung_status encode_characters(const rung_tokenizer *t, const char *text, size_t size,
                                      rungi_ids *ids)
@@ -147,19 +130,18 @@ static rung_status encode_characters(const rung_tokenizer *t, const char *text, 
         size_t place = (size_t)(at - text);
         int32_t character = rungi_utf8_take(&at, end);
         RUNG_CHECK(character >= 0, RUNG_DATA, "the text is not UTF-8 at byte %zu", place);
-        int32_t id = id_of(c, character);
-        RUNG_CHECK(id >= 0, RUNG_DATA,
+        RUNG_CHECK(character < c->limit && c->ids[character] > 0, RUNG_DATA,
                    "character U+%04X at byte %zu of the text is not in the vocabulary",
                    (unsigned)character, place);
-        RUNG_CHECK(rungi_array_push(ids, (uint32_t)id), RUNG_NO_MEMORY, "no memory for tokens");
+        RUNG_CHECK(rungi_array_push(ids, c->ids[character] - 1), RUNG_NO_MEMORY,
+                   "no memory for tokens");
     }
     return RUNG_OK;
 }
 
 static void destroy_characters(rung_tokenizer *t)
 {
-    for (int i = 0; i < PAGES; i++)
-        free(((characters *)t)->pages[i]);
+    free(((characters *)t)->ids);
     free(t);
 }
 
@@ -172,6 +154,20 @@ static rung_status make_characters(characters **out)
     return RUNG_OK;
 }
 
+// Makes room for the id of a character.
+static rung_status reach(characters *c, int32_t character)
+{
+    if (character < c->limit)
+        return RUNG_OK;
+    int32_t limit = character < CHARACTERS / 2 ? 2 * (character | 127) : CHARACTERS;
+    uint32_t *ids = realloc(c->ids, (size_t)limit * sizeof *ids);
+    RUNG_CHECK(ids, RUNG_NO_MEMORY, "no memory for a tokenizer");
+    memset(ids + c->limit, 0, (size_t)(limit - c->limit) * sizeof *ids);
+    c->ids = ids;
+    c->limit = limit;
+    return RUNG_OK;
+}
+
 static rung_status take_character(void *user, const char *token, size_t size, int64_t id)
 {
     characters *c = user;
@@ -179,15 +175,16 @@ static rung_status take_character(void *user, const char *token, size_t size, in
     int32_t character = size ? rungi_utf8_take(&at, end) : 0; // a NUL ends the text of JSON
     RUNG_CHECK(character >= 0 && at == end, RUNG_FORMAT, "token '%.100s' is not one character",
                token);
-    RUNG_CHECK(id_of(c, character) < 0, RUNG_FORMAT, "token '%.100s' stands there twice", token);
-    RUNG_TRY(set_id(c, character, (int32_t)id));
+    RUNG_TRY(reach(c, character));
+    RUNG_CHECK(c->ids[character] == 0, RUNG_FORMAT, "token '%.100s' stands there twice", token);
+    c->ids[character] = (uint32_t)id + 1;
     c->tokenizer.count = id >= c->tokenizer.count ? id + 1 : c->tokenizer.count;
     return RUNG_OK;
 }
 
 static rung_status load_characters(const char *path, rung_tokenizer **out)
 {
-    characters *c = NULL;
+    characters *c = NULL; // gcc does not follow RUNG_TRY
     RUNG_TRY(make_characters(&c));
     rung_status status = rungi_vocabulary_load(path, CHARACTERS, take_character, c);
     if (status != RUNG_OK) {
@@ -198,25 +195,31 @@ static rung_status load_characters(const char *path, rung_tokenizer **out)
     return RUNG_OK;
 }
 
-rung_status rung_tokenizer_of_text(const char *text, size_t size, rung_tokenizer **out)
+static rung_status count_characters(characters *c, const char *text, size_t size)
 {
-    characters *c = NULL;
-    RUNG_TRY(make_characters(&c));
     const char *end = text + size;
     for (const char *at = text; at < end;) {
         size_t place = (size_t)(at - text);
         int32_t character = rungi_utf8_take(&at, end);
-        rung_status status = character < 0
-                                 ? RUNG_FAIL(RUNG_DATA, "the text is not UTF-8 at byte %zu", place)
-                                 : set_id(c, character, 0);
-        if (status != RUNG_OK) {
-            destroy_characters(&c->tokenizer);
-            return status;
-        }
+        RUNG_CHECK(character >= 0, RUNG_DATA, "the text is not UTF-8 at byte %zu", place);
+        RUNG_TRY(reach(c, character));
+        c->ids[character] = 1;
     }
-    for (int32_t i = 0; i < CHARACTERS; i++)
-        if (id_of(c, i) == 0)
-            c->pages[i / PAGE][i % PAGE] = (int32_t)c->tokenizer.count++;
+    for (int32_t i = 0; i < c->limit; i++)
+        if (c->ids[i])
+            c->ids[i] = (uint32_t)++c->tokenizer.count;
+    return RUNG_OK;
+}
+
+rung_status rung_tokenizer_of_text(const char *text, size_t size, rung_tokenizer **out)
+{
+    characters *c = NULL; // gcc does not follow RUNG_TRY
+    RUNG_TRY(make_characters(&c));
+    rung_status status = count_characters(c, text, size);
+    if (status != RUNG_OK) {
+        destroy_characters(&c->tokenizer);
+        return status;
+    }
     *out = &c->tokenizer;
     return RUNG_OK;
 }
@@ -227,12 +230,12 @@ rung_status rung_tokenizer_save(const rung_tokenizer *t, const char *path)
                "only the vocabulary of characters is saved");
     const characters *c = (const characters *)t;
     json_t *root = json_object();
-    for (int32_t i = 0; i < CHARACTERS; i++) {
+    for (int32_t i = 0; i < c->limit; i++) {
         char text[5] = {0};
-        if (id_of(c, i) < 0)
+        if (!c->ids[i])
             continue;
         text[rungi_utf8_put(i, text)] = '\0';
-        json_object_set_new(root, text, json_integer(id_of(c, i)));
+        json_object_set_new(root, text, json_integer(c->ids[i] - 1));
     }
     rung_status status = rungi_json_save(path, root);
     json_decref(root);
