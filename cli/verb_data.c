@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "rung/convert.h"
 #include "rung/data_tools.h"
 
 static void show_progress(void *user, int64_t done, int64_t total, const char *what)
@@ -41,7 +42,7 @@ static rung_status load(rung_context *context, const cli_arguments *arguments, c
         if (strncmp(arguments->overrides[i], "data.format=", 12) == 0)
             return status;
     if (status == RUNG_OK)
-        status = rung_data_guess_format(target, &format);
+        status = rung_source_guess(target, &format);
     return status == RUNG_OK ? rung_config_set(*config_out, "data.format", format) : status;
 }
 

@@ -46,11 +46,6 @@ RUNG_API rung_status rung_data_check(rung_context *context, const rung_config *c
                                      const rung_data_check_options *options,
                                      rung_data_report *report_out);
 
-// The format of what lies at a path, by what it looks like: "idx", "cifar10", "cifar100",
-// "image_folder", "list", "tar", "npy". A constant. Errors: RUNG_NOT_FOUND; RUNG_FORMAT when it
-// looks like none of them.
-RUNG_API rung_status rung_data_guess_format(const char *path, const char **format_out);
-
 // Draws the first `count` (0: 24; at most 400) samples of an epoch's first batches as a PNG: each
 // as it is (fitted into its cell) and as it is augmented for training, with its class below.
 // report->text and ->json tell which samples they are. Errors: those of the data; RUNG_UNSUPPORTED
