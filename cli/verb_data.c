@@ -43,6 +43,12 @@ static rung_status load(rung_context *context, const cli_arguments *arguments, c
             return status;
     if (status == RUNG_OK)
         status = rung_source_guess(target, &format);
+    if (status == RUNG_FORMAT)
+        return rung_error_set(
+            status,
+            "%s: is neither a configuration (.yaml) nor a data set of a kind that "
+            "its name tells: say it, data.format=FORMAT",
+            target);
     return status == RUNG_OK ? rung_config_set(*config_out, "data.format", format) : status;
 }
 

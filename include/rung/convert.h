@@ -72,8 +72,8 @@ typedef struct rung_convert_report {
 RUNG_API rung_status rung_convert_data(rung_context *context, const rung_convert_options *options,
                                        rung_convert_report *report_out);
 
-// Tells the format of what lies at `path`: a name for rung_source_open. Errors: RUNG_NOT_FOUND;
-// RUNG_FORMAT when it cannot be told.
+// Tells the format of what lies at `path` by names, and of files .bin by how they begin: a name for
+// rung_source_open (a constant). Errors: RUNG_NOT_FOUND; RUNG_FORMAT when it cannot be told.
 RUNG_API rung_status rung_source_guess(const char *path, const char **format_out);
 
 #ifdef __cplusplus

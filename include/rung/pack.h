@@ -25,15 +25,15 @@ extern "C" {
 #endif
 
 typedef struct rung_pack_options {
-    bool read; // read each sample from the file instead of mapping it: where files may be cut
-               // while they are used (an error then; mapped, that ends the process), or mapping
-               // is slow
+    bool read; // read each sample from the file instead of mapping it: where mapping is slow, or
+               // another process may cut the file in the moment of a read (which ends the process)
 } rung_pack_options;
 
 // Opens a pack. Fields, classes and names are what it was made with. Mapped, samples are borrowed
 // from the mapping and never copied. Header and index are checked here, a sample's checksum when it
 // is read for the first time; `rung_pack_check` looks at everything. `options` may be NULL. The
-// caller owns the result; the file must not be changed before it is destroyed.
+// caller owns the result; the file must not be changed before it is destroyed: one that was cut is
+// an error of every sample.
 // Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is no pack or malformed; RUNG_UNSUPPORTED
 // for a newer version; RUNG_CORRUPT when it is cut or damaged.
 RUNG_API rung_status rung_source_pack(rung_context *context, const char *path,

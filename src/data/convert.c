@@ -163,8 +163,6 @@ static rung_status settle_kind(const rung_convert_options *o, rung_convert_kind 
 
 static rung_status check_options(const rung_convert_options *o)
 {
-    RUNG_CHECK(o && o->from && *o->from && o->to && *o->to, RUNG_INVALID,
-               "convert: give a source and a destination");
     RUNG_CHECK((o->height > 0) == (o->width > 0) && o->height >= 0 && o->width >= 0 &&
                    o->height <= UINT16_MAX && o->width <= UINT16_MAX,
                RUNG_INVALID, "convert: raw pixels of %d x %d: must be 1 to %d", o->height, o->width,
@@ -200,8 +198,8 @@ static rung_status run(rungi_conversion *c, rung_convert_kind kind)
     return c->sink->finish(c->sink, &c->report.bytes);
 }
 
-rung_status rung_convert_data(rung_context *context, const rung_convert_options *options,
-                              rung_convert_report *report_out)
+static rung_status convert(rung_context *context, const rung_convert_options *options,
+                           rung_convert_report *report_out)
 {
     rung_convert_kind kind;
     rungi_conversion c = {.context = context, .options = options};
@@ -222,5 +220,23 @@ rung_status rung_convert_data(rung_context *context, const rung_convert_options 
     }
     rung_source_destroy(&c.source);
     free(c.note);
+    return status;
+}
+
+rung_status rung_convert_data(rung_context *context, const rung_convert_options *options,
+                              rung_convert_report *report_out)
+{
+    RUNG_CHECK(options && options->from && *options->from && options->to && *options->to,
+               RUNG_INVALID, "convert: give a source and a destination");
+    // A folder may be given with a slash at its end.
+    size_t length = strlen(options->to);
+    while (length > 1 && options->to[length - 1] == '/')
+        length--;
+    rung_convert_options o = *options;
+    char *to = strndup(options->to, length);
+    RUNG_CHECK(to, RUNG_NO_MEMORY, "%s: no memory for its name", options->to);
+    o.to = to;
+    rung_status status = convert(context, &o, report_out);
+    free(to);
     return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions: the same samples come out of every format, resized pixels are Pillow's, what was
 // begun is taken up, and nothing half-written has the final name.
-#include "data_testing.h"
 #include "formats/crc32c.h"
+#include "group_testing.h"
 #include "rung/convert.h"
 #include "rung/npy.h"
 #include "rung/pack.h"
@@ -10,30 +10,16 @@
 #define IMAGES RUNG_SOURCE_DIR "/tests/fixtures/images/"
 #define NPZ RUNG_SOURCE_DIR "/tests/fixtures/npz/"
 
-static rung_context *context;
-static test_log messages;
-static test_folder folder;
-
-// A folder of pictures: classes owl, ant and bee do not come in the order of bytes when numbered.
+// A folder of pictures of two classes.
 static int set_up(void **state)
 {
-    (void)state;
-    context = test_context(&messages, NULL);
-    test_folder_make(&folder);
+    group_set_up(state);
     char command[2048];
     snprintf(command, sizeof command,
              "cd '%s' && mkdir -p pics/ant pics/bee && cp " IMAGES "rgb_4*.jpg " IMAGES
              "lossy.webp pics/ant && cp " IMAGES "photo.png " IMAGES "grey.jpg pics/bee",
              folder.path);
     return system(command);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    rung_context_destroy(&context);
-    return 0;
 }
 
 typedef struct told {
@@ -363,18 +349,98 @@ static void refusals(void **state)
     }
     free(pics);
     const char *format;
-    assert_fails(RUNG_NOT_FOUND, "cannot open", rung_source_guess("/no/where", &format));
+    assert_fails(RUNG_NOT_FOUND, "no such file", rung_source_guess("/no/where", &format));
     assert_fails(RUNG_FORMAT, "cannot be told", rung_source_guess(IMAGES "photo.png", &format));
+}
+
+// C74: class names with accents, of other scripts, with a blank, of 200 bytes, and not UTF-8 come
+// through every format.
+static void names_of_all_kinds(void **state)
+{
+    (void)state;
+    char longest[201], command[4096];
+    memset(longest, 'n', 200);
+    longest[200] = '\0';
+    const char *const folders[] = {"bad\xff", longest, "two words", "\u00e9t\u00e9", "\u732b"};
+    const char *const classes[] = {"bad\\xff", longest, "two words", "\u00e9t\u00e9", "\u732b"};
+    for (int i = 0; i < 5; i++) {
+        snprintf(command, sizeof command,
+                 "mkdir -p '%s/odd/%s' && cp " IMAGES "grey.jpg '%s/odd/%s/\u00fc b.jpg'",
+                 folder.path, folders[i], folder.path, folders[i]);
+        assert_int_equal(system(command), 0);
+    }
+    convert((rung_convert_options){0}, "odd", "odd.pack");
+    convert((rung_convert_options){0}, "odd", "odd.tar");
+    convert((rung_convert_options){.kind = RUNG_CONVERT_FOLDER}, "odd.pack", "odd2");
+    static const struct {
+        const char *format, *name;
+    } made[] = {{"image_folder", "odd"},
+                {"pack", "odd.pack"},
+                {"tar", "odd.tar"},
+                {"image_folder", "odd2"}};
+    for (int m = 0; m < 4; m++) {
+        rung_source *source = open_as(made[m].format, made[m].name, "train");
+        assert_int_equal(source->count, 5);
+        assert_int_equal(source->class_count, 5);
+        for (int i = 0; i < 5; i++)
+            assert_string_equal(source->class_names[i], classes[i]);
+        rung_source_destroy(&source);
+    }
+    rung_source *source = open_as("pack", "odd.pack", "train");
+    char place[512];
+    source->describe(source->self, 3, place, sizeof place);
+    assert_non_null(strstr(place, ", \u00e9t\u00e9/\u00fc b.jpg"));
+    rung_source_destroy(&source);
+}
+
+// What lies there is told by names, of token files by how they begin.
+static void guesses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *files, *path, *format; // made with touch; of g0, g1, ...
+    } cases[] = {
+        {"a.pack", "", "pack"},
+        {"train-images-idx3-ubyte.gz", "", "idx"},
+        {"data_batch_1.bin test_batch.bin", "", "cifar10"},
+        {"fine_label_names.txt train.bin", "", "cifar100"},
+        {"train.bin", "", "cifar100"},
+        {"x_train.npy y_train.npy", "", "npy"},
+        {"train.csv", "", "list"},
+        {"a-0.tar.zst", "", "tar"},
+        {"a-0.tar", "a-{0..3}.tar", "tar"},
+        {"cat/1.jpg dog/2.jpg", "", "image_folder"},
+        {"train/cat/1.jpg val/cat/2.jpg", "", "image_folder"},
+        {"train/0.tar val/0.tar", "", "tar"},
+        {"x.tsv", "x.tsv", "list"},
+        {"x.npz", "x.npz", "npy"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[1024], path[PATH_MAX];
+        const char *format;
+        snprintf(command, sizeof command,
+                 "cd '%s' && mkdir g%zu && cd g%zu && for f in %s; do mkdir -p $(dirname $f); "
+                 "touch $f; done",
+                 folder.path, i, i, cases[i].files);
+        assert_int_equal(system(command), 0);
+        snprintf(path, sizeof path, "%s/g%zu%s%s", folder.path, i, *cases[i].path ? "/" : "",
+                 cases[i].path);
+        assert_ok(rung_source_guess(path, &format));
+        assert_string_equal(format, cases[i].format);
+    }
+    const char *format;
+    assert_ok(rung_source_guess(RUNG_SOURCE_DIR "/tests/fixtures/tokens", &format));
+    assert_string_equal(format, "tokens");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_go_round), cmocka_unit_test(arrays_go_round),
-        cmocka_unit_test(numbered_folders),  cmocka_unit_test(raw_is_pillows),
-        cmocka_unit_test(taken_up),          cmocka_unit_test(bad_samples),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(pictures_go_round),  cmocka_unit_test(arrays_go_round),
+        cmocka_unit_test(numbered_folders),   cmocka_unit_test(raw_is_pillows),
+        cmocka_unit_test(taken_up),           cmocka_unit_test(bad_samples),
+        cmocka_unit_test(refusals),           cmocka_unit_test(guesses),
+        cmocka_unit_test(names_of_all_kinds),
     };
-    return tests_status(cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down),
-                        sizeof tests / sizeof *tests);
+    return RUN_GROUP(tests, set_up);
 }

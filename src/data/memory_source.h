@@ -36,8 +36,8 @@ rung_status rungi_memory_source_field(rungi_memory_source *memory, const char *n
                                       rung_dtype dtype, rung_shape shape, rung_pixels pixels,
                                       const void *data, size_t stride);
 
-// Memory for samples, to be freed with free(); NULL without memory. Large blocks ask for huge pages:
-// tens of thousands of page faults would cost more than reading the file.
+// Memory for samples, to be freed with free(); NULL without memory. Large blocks ask for huge
+// pages: tens of thousands of page faults would cost more than reading the file.
 void *rungi_memory_source_block(size_t size);
 
 // Hands `block` (from malloc) to the source; on failure frees it.

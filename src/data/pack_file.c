@@ -121,12 +121,7 @@ static rung_status open_pack(rungi_pack *pack, bool read)
     RUNG_TRY(rungi_io_read_at(pack->fd, pack->path, 0, &pack->header, sizeof pack->header));
     RUNG_TRY(check_header(pack, size));
     RUNG_TRY(check_tail(pack));
-    RUNG_TRY(read_tail(pack, read));
-    if (!read) {
-        close(pack->fd);
-        pack->fd = -1;
-    }
-    return RUNG_OK;
+    return read_tail(pack, read);
 }
 
 rung_status rungi_pack_open(const char *path, bool read, rungi_pack *pack)

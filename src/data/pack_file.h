@@ -82,8 +82,8 @@ typedef struct rungi_pack {
     rungi_pack_header header;
     rungi_pack_layout layout;
     rungi_mapping mapping; // of the whole file, or empty
-    int fd;                // of a pack that is read; else -1
-    uint8_t *tail;         // of a pack that is read; owned
+    int fd;
+    uint8_t *tail; // of a pack that is read; owned
     const rungi_pack_entry *index;
     const char *names;
 } rungi_pack;

@@ -2,31 +2,11 @@
 // Archives that are compressed, that hold splits, and arrays in archives, opened by format and
 // split. Made by Python's tarfile, zstd(1) and NumPy (tools/fixtures/npz.py).
 #include "data/source_tar.h"
-#include "data_testing.h"
 #include "formats/tar_write.h"
+#include "group_testing.h"
 
 #define DATA RUNG_SOURCE_DIR "/tests/fixtures/data/"
 #define NPZ RUNG_SOURCE_DIR "/tests/fixtures/npz/"
-
-static rung_context *context;
-static test_log messages;
-static test_folder folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    context = test_context(&messages, NULL);
-    test_folder_make(&folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    rung_context_destroy(&context);
-    return 0;
-}
 
 // The grey value of a tiny picture, and its label.
 static int read_grey(rung_source *source, void *worker, int64_t i, int64_t *label)
@@ -243,12 +223,8 @@ static void arrays(void **state)
 static void cifar10_as_it_comes(void **state)
 {
     (void)state;
-    const char *data = getenv("RUNG_TEST_DATA");
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/cifar10-jpeg.tar.zst",
-             data ? data : RUNG_SOURCE_DIR "/../shared/data");
-    if (access(path, R_OK) != 0)
-        skip_because("no cifar10-jpeg.tar.zst in $RUNG_TEST_DATA");
+    GROUP_REAL_DATA(path, "cifar10-jpeg.tar.zst");
     static const struct {
         const char *split;
         int64_t count;
@@ -298,6 +274,5 @@ int main(void)
         cmocka_unit_test(class_names),         cmocka_unit_test(arrays),
         cmocka_unit_test(cifar10_as_it_comes),
     };
-    return tests_status(cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down),
-                        sizeof tests / sizeof *tests);
+    return RUN_GROUP(tests, group_set_up);
 }

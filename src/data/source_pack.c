@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -34,6 +34,14 @@ static rung_status check_sum(pack_source *s, int64_t index, const uint8_t *data)
     return RUNG_OK;
 }
 
+static rung_status fail_changed(const pack_source *s, uint64_t size)
+{
+    return RUNG_FAIL(RUNG_CORRUPT,
+                     "%s: cut: expected %" PRIu64 " bytes, found %" PRIu64
+                     ": the file has changed since it was opened",
+                     s->pack.path, s->pack.header.file_size, size);
+}
+
 static rung_status read_bytes(pack_source *s, int64_t index, rungi_block *block)
 {
     const rungi_pack_entry *e = &s->pack.index[index];
@@ -45,13 +53,23 @@ static rung_status read_bytes(pack_source *s, int64_t index, rungi_block *block)
         if (got < 0 && errno == EINTR)
             continue;
         RUNG_CHECK(got >= 0, RUNG_IO, "%s: cannot read it: %s", s->pack.path, strerror(errno));
-        RUNG_CHECK(got > 0, RUNG_CORRUPT,
-                   "%s: cut: expected %" PRIu64 " bytes from %" PRIu64 " on, found %" PRIu64
-                   ": the file has changed since it was opened",
-                   s->pack.path, e->size, e->offset, done);
+        if (got == 0)
+            return fail_changed(s, e->offset + done);
         done += (uint64_t)got;
     }
     memset(block->data + e->size, 0, RUNGI_PACK_SLACK);
+    return RUNG_OK;
+}
+
+// Pages behind the end of a file that was cut would end the process: looked at first.
+static rung_status look_at(const pack_source *s, int64_t index, const uint8_t **data_out)
+{
+    struct stat info;
+    RUNG_CHECK(fstat(s->pack.fd, &info) == 0, RUNG_IO, "%s: cannot read it: %s", s->pack.path,
+               strerror(errno));
+    if ((uint64_t)info.st_size < s->pack.header.file_size)
+        return fail_changed(s, (uint64_t)info.st_size);
+    *data_out = s->pack.mapping.data + s->pack.index[index].offset;
     return RUNG_OK;
 }
 
@@ -61,12 +79,12 @@ static rung_status read_sample(void *self, void *state, const rung_sample *sampl
     pack_source *s = self;
     const rungi_pack_layout *l = &s->pack.layout;
     const rungi_pack_entry *e = &s->pack.index[sample->index];
-    const uint8_t *data;
-    if (s->pack.fd < 0) {
-        data = s->pack.mapping.data + e->offset;
-    } else {
+    const uint8_t *data = NULL;
+    if (s->pack.tail) {
         RUNG_TRY(read_bytes(s, sample->index, state));
         data = ((rungi_block *)state)->data;
+    } else {
+        RUNG_TRY(look_at(s, sample->index, &data));
     }
     RUNG_TRY(check_sum(s, sample->index, data));
     for (int f = 0; f < l->field_count; f++) {

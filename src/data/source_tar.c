@@ -24,16 +24,14 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/fs.h"
 #include "data/picture_source.h"
+#include "data/shard_names.h"
 #include "data/source_tar.h"
 #include "formats/tar.h"
 #include "formats/unpack.h"
 
 enum {
     LABEL_MAX = 1024,
-    SHARDS_MAX = 1 << 20,
-    NUMBER_DIGITS_MAX = 18,
     CLASSES_BYTES_MAX = 1 << 22,
 };
 
@@ -170,8 +168,9 @@ static rung_status unpack_shard(index_state *x, const char *path, uint64_t *size
     return RUNG_OK;
 }
 
-static rung_status read_shard(index_state *x, const char *path)
+static rung_status read_shard(void *user, const char *path)
 {
+    index_state *x = user;
     uint64_t size;
     RUNG_TRY(rungi_io_open_read(path, &x->fd, &size));
     x->path = path;
@@ -301,96 +300,12 @@ static rung_status keep_split(index_state *x, const char *path, const char *spli
     return RUNG_OK;
 }
 
-// ---- names with {000000..000009}
-
-// Reads a number of at most 18 digits; returns how many.
-static int take_digits(const char *text, unsigned long long *out)
-{
-    int digits = 0;
-    for (*out = 0; isdigit((unsigned char)text[digits]); digits++) {
-        if (digits == NUMBER_DIGITS_MAX)
-            return 0;
-        *out = *out * 10 + (unsigned long long)(text[digits] - '0');
-    }
-    return digits;
-}
-
-// Reads "{FIRST..LAST}" at `brace`. False when it is none.
-static bool take_range(const char *brace, unsigned long long *first, unsigned long long *last,
-                       int *digits, const char **behind)
-{
-    *digits = take_digits(brace + 1, first);
-    const char *rest = brace + 1 + *digits;
-    if (*digits == 0 || strncmp(rest, "..", 2) != 0)
-        return false;
-    int last_digits = take_digits(rest + 2, last);
-    *behind = rest + 2 + last_digits + 1;
-    return last_digits > 0 && (*behind)[-1] == '}';
-}
-
-static rung_status expand(index_state *x, const char *pattern, int *shards)
-{
-    unsigned long long first, last;
-    int digits;
-    const char *brace = strchr(pattern, '{'), *behind;
-    while (brace && !take_range(brace, &first, &last, &digits, &behind))
-        brace = strchr(brace + 1, '{');
-    if (!brace) {
-        ++*shards;
-        return read_shard(x, pattern);
-    }
-    RUNG_CHECK(first <= last && last - first < SHARDS_MAX, RUNG_CONFIG,
-               "%s: the range {%llu..%llu} must rise, by less than %d", pattern, first, last,
-               SHARDS_MAX);
-    for (unsigned long long i = first; i <= last; i++) {
-        char *one =
-            rungi_text_format("%.*s%0*llu%s", (int)(brace - pattern), pattern, digits, i, behind);
-        rung_status status = one ? expand(x, one, shards)
-                                 : RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for it", pattern);
-        free(one);
-        RUNG_TRY(status);
-    }
-    return RUNG_OK;
-}
-
-static bool is_archive_name(const char *name)
-{
-    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcasecmp(name + length - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-// All archives in a folder, by name.
-static rung_status read_folder(index_state *x, const char *path, int *shards)
-{
-    rungi_names names = {0};
-    RUNG_TRY(rungi_fs_list(path, &names));
-    rung_status status = RUNG_OK;
-    for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
-        if (!is_archive_name(names.data[i]))
-            continue;
-        char *shard = rungi_path_join(path, names.data[i]);
-        status = shard ? read_shard(x, shard)
-                       : RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for its names", path);
-        free(shard);
-        ++*shards;
-    }
-    rungi_names_fini(&names);
-    return status;
-}
-
 static rung_status fill(const char *path, const char *split, const char *spool,
                         rungi_picture_source *ps)
 {
     index_state x = {.ps = ps, .spool = spool};
     int shards = 0;
-    rung_status status =
-        rungi_fs_is_folder(path) ? read_folder(&x, path, &shards) : expand(&x, path, &shards);
+    rung_status status = rungi_shard_names(path, read_shard, &x, &shards);
     if (status == RUNG_OK && ps->places.count == 0)
         status =
             RUNG_FAIL(RUNG_DATA, "%s: holds no pictures in %d archives (files .tar)", path, shards);

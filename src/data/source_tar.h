@@ -15,7 +15,7 @@ enum { RUNGI_TAR_MEMORY_MAX = 1 << 30 };
 rung_status rungi_source_tar(rung_context *context, const char *path, const char *split,
                              const char *spool, rung_source **source_out);
 
-// The same by path and split, as rung_source_open does. source.c
+// The same by path and split, as rung_source_open does. source_open.c
 rung_status rungi_source_open_tar(rung_context *context, const char *path, const char *split,
                                   const char *spool, rung_source **source_out);
 

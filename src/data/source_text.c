@@ -16,18 +16,13 @@
 enum { LENGTH_DEFAULT = 64, LENGTH_MAX = 1 << 20, PAD = 0, UNKNOWN = 1, SPECIAL = 2 };
 static const size_t VOCABULARY_BYTES_MAX = (size_t)1 << 30;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 // The next word behind *at; false at the end.
 static bool next_word(const char **at, const char *end, const char **word, size_t *size)
 {
-    while (*at < end && is_blank(**at))
+    while (*at < end && rungi_is_blank(**at))
         ++*at;
     *word = *at;
-    while (*at < end && !is_blank(**at))
+    while (*at < end && !rungi_is_blank(**at))
         ++*at;
     *size = (size_t)(*at - *word);
     return *size > 0;

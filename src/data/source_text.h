@@ -27,6 +27,12 @@ typedef struct rungi_text_source {
     int64_t length;
 } rungi_text_source;
 
+// What separates words.
+static inline bool rungi_is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 // Reads the examples of a path. Errors: those of rung_source_text.
 rung_status rungi_text_read(rungi_text_source *s, const char *path);
 

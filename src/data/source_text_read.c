@@ -14,16 +14,11 @@
 
 static const size_t FILE_MAX = (size_t)1 << 31;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static rung_status add_example(rungi_text_source *s, const char *text, size_t size, int64_t label,
                                int64_t line)
 {
     rungi_example e = {s->text.size, size, label, (int32_t)s->files.count - 1, line};
-    while (size > 0 && is_blank(text[size - 1]))
+    while (size > 0 && rungi_is_blank(text[size - 1]))
         size--;
     if (size == 0) {
         s->blank++;

@@ -2,31 +2,11 @@
 // Files of tokens, tokenizers and examples line by line, against another program's results
 // (tools/fixtures/tokens.py).
 #include "base/json.h"
-#include "data_testing.h"
+#include "group_testing.h"
 #include "rung/convert.h"
 #include "rung/text.h"
 
 #define TOKENS RUNG_SOURCE_DIR "/tests/fixtures/tokens/"
-
-static rung_context *context;
-static test_log messages;
-static test_folder folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    context = test_context(&messages, NULL);
-    test_folder_make(&folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    rung_context_destroy(&context);
-    return 0;
-}
 
 // ---- windows of tokens
 
@@ -442,12 +422,8 @@ static void columns(void **state)
 static void real_reviews(void **state)
 {
     (void)state;
-    const char *data = getenv("RUNG_TEST_DATA");
     char path[PATH_MAX], command[PATH_MAX * 2], text[64] = {0};
-    snprintf(path, sizeof path, "%s/rt-polarity.pos",
-             data ? data : RUNG_SOURCE_DIR "/../shared/data");
-    if (access(path, R_OK) != 0)
-        skip_because("no rt-polarity.pos in $RUNG_TEST_DATA");
+    GROUP_REAL_DATA(path, "rt-polarity.pos");
     *strrchr(path, '/') = '\0';
     snprintf(
         command, sizeof command,
@@ -474,6 +450,5 @@ int main(void)
         cmocka_unit_test(converts),   cmocka_unit_test(reviews),
         cmocka_unit_test(columns),    cmocka_unit_test(real_reviews),
     };
-    return tests_status(cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down),
-                        sizeof tests / sizeof *tests);
+    return RUN_GROUP(tests, group_set_up);
 }

@@ -10,7 +10,8 @@
 #include "base/text.h"
 
 enum { CHARACTERS = 0x110000, BYTES = 256 };
-static const size_t VOCABULARY_BYTES_MAX = (size_t)64 << 20;
+static const size_t VOCABULARY_BYTES_MAX = (size_t)16
+                                           << 20; // a tree of more would be hundreds of MB
 
 // ---- UTF-8
 

@@ -15,7 +15,7 @@
 #include "data/words.h"
 
 enum { IDS_MAX = 1 << 22, BYTES = 256 };
-static const size_t MERGES_BYTES_MAX = (size_t)256 << 20;
+static const size_t MERGES_BYTES_MAX = (size_t)64 << 20;
 
 static const char split_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"

@@ -5,6 +5,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -83,10 +84,25 @@ static rung_status unpack_to(const char *path, int fd, uint64_t keep, uint64_t l
     return status;
 }
 
+// A file in `folder` without a name; where the file system has no such files, with one for a
+// moment.
+static int open_unnamed(const char *folder)
+{
+    char path[RUNGI_PATH_MAX];
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    if (rungi_path_format(path, "%s/.rung-unpacked-XXXXXX", folder) != RUNG_OK)
+        return -1;
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
 static rung_status make_unnamed(const char *path, const char *folder, int *fd_out)
 {
-    *fd_out = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
-                     : memfd_create("rung-unpacked", MFD_CLOEXEC);
+    *fd_out = folder ? open_unnamed(folder) : memfd_create("rung-unpacked", MFD_CLOEXEC);
     if (*fd_out >= 0)
         return RUNG_OK;
     return RUNG_FAIL(RUNG_IO, "%s: cannot make a file in %s to unpack it to: %s", path,

@@ -20,6 +20,7 @@ static const char *const formats[] = {"idx", "cifar10", "cifar100", "image_folde
 static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const copies[] = {"direct", "emulate", NULL};
 static const char *const places[] = {"worker", "device", NULL};
+static const char *const orders[] = {"sample", "group", NULL};
 static const char *const splits[] = {"random", "name", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
@@ -122,6 +123,15 @@ const rungi_option rungi_data_options[] = {
      RUNGI_AT(rungi_data_config, shuffle),
      .initial = "true",
      .help = "Another random order of the training samples in each epoch."},
+    {.key = "data.shuffle_by",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, shuffle_by),
+     .initial = "sample",
+     .choices = orders,
+     .help =
+         "What data.shuffle draws: samples one by one, or, of a pack larger than memory, groups "
+         "of neighbours (a MiB each), whose samples are shuffled 64 groups at a time. Each "
+         "sample comes once an epoch either way."},
     {.key = "data.drop_last",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_data_config, drop_last),

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "data/source.h"
+#include "rung/pack.h"
 #include "train/session.h"
 
 rung_status rungi_session_open_source(const rungi_session *s, bool validation,
@@ -237,6 +238,20 @@ rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const c
     return RUNG_OK;
 }
 
+// The order of packs.
+static rung_status order_by_group(rungi_session *s)
+{
+    const rungi_data_config *d = &s->c->data;
+    if (!d->shuffle || d->shuffle_by != RUNGI_SHUFFLE_GROUP)
+        return RUNG_OK;
+    RUNG_CHECK(!s->train_sampler, RUNG_CONFIG,
+               "data.shuffle_by: group needs a validation set of its own, not data.val.split");
+    if (rung_sampler_pack(s->train_source, 0, 0, (uint64_t)s->c->seed, &s->train_sampler) !=
+        RUNG_OK)
+        return rungi_fail_prefix("data.shuffle_by: group");
+    return RUNG_OK;
+}
+
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
 {
     const rungi_data_config *d = &s->c->data;
@@ -253,6 +268,8 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
         RUNG_TRY(compare_classes(s->train_source, s->val_source));
     if (!own_validation)
         RUNG_TRY(split(s));
+    if (parts & RUNGI_SESSION_TRAIN)
+        RUNG_TRY(order_by_group(s));
     if (parts & RUNGI_SESSION_TRAIN)
         RUNG_TRY(make_loader(s, true, &s->train_loader));
     if (parts & RUNGI_SESSION_EVAL)

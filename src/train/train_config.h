@@ -43,6 +43,11 @@ typedef enum rungi_augment_on {
     RUNGI_AUGMENT_DEVICE,
 } rungi_augment_on;
 
+typedef enum rungi_shuffle_by {
+    RUNGI_SHUFFLE_SAMPLE,
+    RUNGI_SHUFFLE_GROUP,
+} rungi_shuffle_by;
+
 typedef enum rungi_split_by {
     RUNGI_SPLIT_RANDOM,
     RUNGI_SPLIT_NAME,
@@ -83,6 +88,7 @@ typedef struct rungi_data_config {
     char *val_path;        // "": the test files of `path`
     double val_split;
     rungi_split_by val_split_by;
+    rungi_shuffle_by shuffle_by;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;

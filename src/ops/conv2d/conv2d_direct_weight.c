@@ -26,9 +26,9 @@
 enum {
     MOST_PARTS = 4,
     PARTS_BYTES = 6 << 20, // of all parts' D
-    PIXELS = 96,            // of a band at least, if there are so many
-    MOST_LANES = 64,        // of a panel
-    OUTPUTS = 16,           // finished together
+    PIXELS = 96,           // of a band at least, if there are so many
+    MOST_LANES = 64,       // of a panel
+    OUTPUTS = 16,          // finished together
 };
 
 typedef struct weight_plan {
