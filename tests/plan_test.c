@@ -380,6 +380,13 @@ static void explain_lists_every_step(void **state)
     assert_non_null(strstr(text, "conv2d.forward + relu (relu_1)"));
     assert_non_null(strstr(text, "fc2  linear.backward_weight"));
     assert_non_null(strstr(text, "max_pool2d.backward"));
+    assert_non_null(strstr(text, " steps are done by libraries, whose bits may depend"));
+    free(text);
+    rung_plan_destroy(&plan);
+    o.kernels = RUNG_KERNELS_REFERENCE;
+    plan = compiled(&m, o);
+    assert_ok(rung_plan_explain(plan, &text));
+    assert_non_null(strstr(text, "\nthe bits do not depend on the number of threads\n"));
     free(text);
     rung_plan_destroy(&plan);
     drop(&m);

@@ -60,9 +60,12 @@ static void name_worker(const rungi_worker *worker, char out[48])
 
 // ---- reading
 
-// Adds the time since *clock to *ns, and moves the former.
+// Adds the time since *clock to *ns, and moves the former. A worker that was stuck may have been
+// left behind: the context is gone then.
 static void take_time(const rungi_ring *ring, int64_t *clock, int64_t *ns)
 {
+    if (atomic_load_explicit(&ring->cancelled, memory_order_relaxed))
+        return;
     int64_t now = rungi_now(ring->context);
     *ns += now - *clock;
     *clock = now;

@@ -117,7 +117,8 @@ static rung_status make_bytes(rung_tokenizer **out)
 
 typedef struct characters {
     rung_tokenizer tokenizer; // first
-    int32_t *ids;             // of each character, -1: none
+    uint32_t *ids;            // of each character below `limit` its id and 1 more; 0: none
+    int32_t limit;
 } characters;
 
 static rung_status encode_characters(const rung_tokenizer *t, const char *text, size_t size,
@@ -129,10 +130,10 @@ static rung_status encode_characters(const rung_tokenizer *t, const char *text, 
         size_t place = (size_t)(at - text);
         int32_t character = rungi_utf8_take(&at, end);
         RUNG_CHECK(character >= 0, RUNG_DATA, "the text is not UTF-8 at byte %zu", place);
-        RUNG_CHECK(c->ids[character] >= 0, RUNG_DATA,
+        RUNG_CHECK(character < c->limit && c->ids[character] > 0, RUNG_DATA,
                    "character U+%04X at byte %zu of the text is not in the vocabulary",
                    (unsigned)character, place);
-        RUNG_CHECK(rungi_array_push(ids, (uint32_t)c->ids[character]), RUNG_NO_MEMORY,
+        RUNG_CHECK(rungi_array_push(ids, c->ids[character] - 1), RUNG_NO_MEMORY,
                    "no memory for tokens");
     }
     return RUNG_OK;
@@ -149,13 +150,21 @@ static rung_status make_characters(characters **out)
     characters *c = calloc(1, sizeof *c);
     RUNG_CHECK(c, RUNG_NO_MEMORY, "no memory for a tokenizer");
     c->tokenizer = (rung_tokenizer){0, encode_characters, destroy_characters};
-    c->ids = malloc(CHARACTERS * sizeof *c->ids);
-    if (!c->ids) {
-        free(c);
-        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a tokenizer");
-    }
-    memset(c->ids, 0xFF, CHARACTERS * sizeof *c->ids);
     *out = c;
+    return RUNG_OK;
+}
+
+// Makes room for the id of a character.
+static rung_status reach(characters *c, int32_t character)
+{
+    if (character < c->limit)
+        return RUNG_OK;
+    int32_t limit = character < CHARACTERS / 2 ? 2 * (character | 127) : CHARACTERS;
+    uint32_t *ids = realloc(c->ids, (size_t)limit * sizeof *ids);
+    RUNG_CHECK(ids, RUNG_NO_MEMORY, "no memory for a tokenizer");
+    memset(ids + c->limit, 0, (size_t)(limit - c->limit) * sizeof *ids);
+    c->ids = ids;
+    c->limit = limit;
     return RUNG_OK;
 }
 
@@ -166,15 +175,16 @@ static rung_status take_character(void *user, const char *token, size_t size, in
     int32_t character = size ? rungi_utf8_take(&at, end) : 0; // a NUL ends the text of JSON
     RUNG_CHECK(character >= 0 && at == end, RUNG_FORMAT, "token '%.100s' is not one character",
                token);
-    RUNG_CHECK(c->ids[character] < 0, RUNG_FORMAT, "token '%.100s' stands there twice", token);
-    c->ids[character] = (int32_t)id;
+    RUNG_TRY(reach(c, character));
+    RUNG_CHECK(c->ids[character] == 0, RUNG_FORMAT, "token '%.100s' stands there twice", token);
+    c->ids[character] = (uint32_t)id + 1;
     c->tokenizer.count = id >= c->tokenizer.count ? id + 1 : c->tokenizer.count;
     return RUNG_OK;
 }
 
 static rung_status load_characters(const char *path, rung_tokenizer **out)
 {
-    characters *c;
+    characters *c = NULL; // gcc does not follow RUNG_TRY
     RUNG_TRY(make_characters(&c));
     rung_status status = rungi_vocabulary_load(path, CHARACTERS, take_character, c);
     if (status != RUNG_OK) {
@@ -185,23 +195,31 @@ static rung_status load_characters(const char *path, rung_tokenizer **out)
     return RUNG_OK;
 }
 
-rung_status rung_tokenizer_of_text(const char *text, size_t size, rung_tokenizer **out)
+static rung_status count_characters(characters *c, const char *text, size_t size)
 {
-    characters *c;
-    RUNG_TRY(make_characters(&c));
     const char *end = text + size;
     for (const char *at = text; at < end;) {
         size_t place = (size_t)(at - text);
         int32_t character = rungi_utf8_take(&at, end);
-        if (character < 0) {
-            destroy_characters(&c->tokenizer);
-            return RUNG_FAIL(RUNG_DATA, "the text is not UTF-8 at byte %zu", place);
-        }
-        c->ids[character] = 0;
+        RUNG_CHECK(character >= 0, RUNG_DATA, "the text is not UTF-8 at byte %zu", place);
+        RUNG_TRY(reach(c, character));
+        c->ids[character] = 1;
     }
-    for (int32_t i = 0; i < CHARACTERS; i++)
-        if (c->ids[i] == 0)
-            c->ids[i] = (int32_t)c->tokenizer.count++;
+    for (int32_t i = 0; i < c->limit; i++)
+        if (c->ids[i])
+            c->ids[i] = (uint32_t)++c->tokenizer.count;
+    return RUNG_OK;
+}
+
+rung_status rung_tokenizer_of_text(const char *text, size_t size, rung_tokenizer **out)
+{
+    characters *c = NULL; // gcc does not follow RUNG_TRY
+    RUNG_TRY(make_characters(&c));
+    rung_status status = count_characters(c, text, size);
+    if (status != RUNG_OK) {
+        destroy_characters(&c->tokenizer);
+        return status;
+    }
     *out = &c->tokenizer;
     return RUNG_OK;
 }
@@ -212,12 +230,12 @@ rung_status rung_tokenizer_save(const rung_tokenizer *t, const char *path)
                "only the vocabulary of characters is saved");
     const characters *c = (const characters *)t;
     json_t *root = json_object();
-    for (int32_t i = 0; i < CHARACTERS; i++) {
+    for (int32_t i = 0; i < c->limit; i++) {
         char text[5] = {0};
-        if (c->ids[i] < 0)
+        if (!c->ids[i])
             continue;
         text[rungi_utf8_put(i, text)] = '\0';
-        json_object_set_new(root, text, json_integer(c->ids[i]));
+        json_object_set_new(root, text, json_integer(c->ids[i] - 1));
     }
     rung_status status = rungi_json_save(path, root);
     json_decref(root);

@@ -72,6 +72,21 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     rungi_string_add(out, "\n");
 }
 
+// Own kernels and references give the same bits with any number of threads.
+static void add_libraries(const rung_plan *p, rungi_string *out)
+{
+    int count = 0;
+    for (size_t i = 0; i < p->steps.count; i++)
+        count += p->steps.data[i].kernel->kind == RUNGI_LIBRARY;
+    if (count)
+        rungi_string_add(out,
+                         "%d of %zu steps are done by libraries, whose bits may depend on the "
+                         "number of threads\n",
+                         count, p->steps.count);
+    else
+        rungi_string_add(out, "the bits do not depend on the number of threads\n");
+}
+
 rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
 {
     rungi_string out = {0};
@@ -94,6 +109,7 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
             rungi_string_add(&out, "%s\n", i == 0 ? "forward" : "backward");
         add_step(plan, &out, i);
     }
+    add_libraries(plan, &out);
     if (out.failed) {
         rungi_string_fini(&out);
         return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for the listing");

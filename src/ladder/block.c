@@ -225,7 +225,8 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
     b->o = options;
     rung_status status = rungi_session_create(
         context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &b->s);
-    if (status == RUNG_OK && options->gate)
+    b->gradient_error = NAN;
+    if (status == RUNG_OK && options->gate && options->disturb <= 0)
         status = gradient_error(b->s, &b->gradient_error);
     // Running statistics moved with that: begin as any run begins.
     if (status == RUNG_OK && options->gate)
