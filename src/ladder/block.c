@@ -168,6 +168,18 @@ static rung_status gradient_error(rungi_session *s, double *out)
     return rungi_session_seek(s, 0, 0);
 }
 
+// Workers' time by stage, since the beginning, for each step.
+static json_t *loader_ms(const block *b)
+{
+    rung_loader_statistics s;
+    json_t *o = json_object();
+    rung_loader_measure(b->s->train_loader, &s);
+    for (int i = 0; i < RUNG_STAGES; i++)
+        json_object_set_new(o, rung_loader_stage_name(i),
+                            rungi_json_real(s.seconds[i] * 1e3 / (double)(b->step ? b->step : 1)));
+    return o;
+}
+
 static json_t *report(const block *b)
 {
     json_t *o = json_object(), *ms = json_object(), *losses = json_array();
@@ -191,6 +203,7 @@ static json_t *report(const block *b)
                                                                   (double)(b->ended - b->began)
                                                             : 0));
     json_object_set_new(o, "peak_bytes", json_integer((json_int_t)rungi_peak_resident()));
+    json_object_set_new(o, "loader_ms", loader_ms(b));
     json_object_set_new(o, "round_trip_ns",
                         json_pack("[f, f]", b->round_trip[0] * 1e9, b->round_trip[1] * 1e9));
     if (b->o->gate) {

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 // A line of /proc/self/status, in bytes.
 static uint64_t status_line(const char *name)
@@ -27,4 +28,12 @@ uint64_t rungi_peak_resident(void)
 uint64_t rungi_resident(void)
 {
     return status_line("VmRSS");
+}
+
+double rungi_cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }

@@ -10,4 +10,7 @@ uint64_t rungi_peak_resident(void);
 // What it has now.
 uint64_t rungi_resident(void);
 
+// Seconds that its threads have computed, in user code and in the system.
+double rungi_cpu_seconds(void);
+
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/context.h"
 #include "base/cores.h"
@@ -40,14 +39,6 @@ static uint64_t consume(const rung_batch *batch)
     return sum;
 }
 
-static double cpu_seconds(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
 static rung_status take(rung_loader *loader, int64_t *samples, atomic_ullong *sink)
 {
     rung_batch batch;
@@ -72,7 +63,7 @@ static rung_status measure(rungi_bench *b, rung_loader *loader, rungi_supply *ou
     for (int i = 0; i <= info.slots || rungi_now(context) < until; i++)
         RUNG_TRY(take(loader, &samples, &sink));
     rung_loader_measure(loader, &before);
-    double cpu = cpu_seconds();
+    double cpu = rungi_cpu_seconds();
     samples = 0;
     start = rungi_now(context);
     int64_t now = start;
@@ -82,7 +73,7 @@ static rung_status measure(rungi_bench *b, rung_loader *loader, rungi_supply *ou
         now = rungi_now(context);
     }
     double took = (double)(now - start) * 1e-9;
-    out->cpu_share = (cpu_seconds() - cpu) / took / b->cores;
+    out->cpu_share = (rungi_cpu_seconds() - cpu) / took / b->cores;
     rung_loader_measure(loader, &after);
     out->samples_per_s = (double)samples / took;
     out->batch_ms = took * 1e3 / (double)batches;

@@ -25,7 +25,6 @@ typedef struct buffer {
     int64_t began, ended; // clock, set by the stream
     int64_t bytes;
     rung_context *context;
-    rungi_timeline_work work;
 } buffer;
 
 struct rungi_feeder {
@@ -47,7 +46,8 @@ static rungi_timeline *timeline(const rungi_feeder *f)
     return f->o.timeline ? *f->o.timeline : NULL;
 }
 
-// The host waits for `category` from now on.
+// The host waits for `category` from now on. What a copy takes behind the network's back is the
+// loader's to tell: the timeline has what was waited for.
 static void host(const rungi_feeder *f, rungi_category category, int64_t step)
 {
     if (timeline(f))
@@ -124,14 +124,14 @@ static rung_status copy_begins(void *buffer_)
 {
     buffer *b = buffer_;
     b->began = rungi_now(b->context);
-    return b->work.timeline ? rungi_timeline_begin_work(&b->work) : RUNG_OK;
+    return RUNG_OK;
 }
 
 static rung_status copy_ends(void *buffer_)
 {
     buffer *b = buffer_;
     b->ended = rungi_now(b->context);
-    return b->work.timeline ? rungi_timeline_end_work(&b->work) : RUNG_OK;
+    return RUNG_OK;
 }
 
 static int64_t view_bytes(const rung_view *view)
@@ -174,7 +174,6 @@ static rung_status start(rungi_feeder *f, buffer *b, int64_t step)
     for (int i = 0; i < b->slot.field_count; i++)
         b->batch.fields[i].data = b->fields[i];
     b->bytes = 0;
-    b->work = (rungi_timeline_work){timeline(f), RUNGI_QUEUE_COPY, RUNGI_TIME_COPY, step};
     b->flying = true;
     host(f, RUNGI_TIME_COPY, step);
     b->status = submit(f, b, pinned);

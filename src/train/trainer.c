@@ -249,6 +249,8 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
     t->resumed = true;
     // Before looking at its checkpoints: no other process goes on with them.
     status = rungi_trainer_lock_run(t);
+    if (status == RUNG_OK) // asked for again; the run itself keeps what was chosen
+        status = rungi_session_choose_workers(t->s);
     if (status == RUNG_OK)
         status = restore(t);
     if (status != RUNG_OK) {

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/context.h"
 #include "base/cores.h"
@@ -34,14 +33,6 @@ int rungi_trials_next(const rungi_trial *trials, int count, int cores, int *best
     bool enough = last->wait_share < 0.02 || count == RUNGI_TRIALS_MAX || last->workers >= limit ||
                   (count > 1 && last->samples_per_s < 1.05 * before);
     return enough ? -1 : last->workers ? 2 * last->workers : 1;
-}
-
-static double cpu_seconds(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 // One step without an update; the time of waiting is added to *wait.
@@ -81,7 +72,7 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
     for (int i = 0; i < STEPS_WARM && status == RUNG_OK; i++)
         status = step(s, loader, feeder, &samples, &wait);
     samples = wait = 0;
-    double cpu = cpu_seconds();
+    double cpu = rungi_cpu_seconds();
     int64_t begin = rungi_now(s->context), now = begin;
     for (; status == RUNG_OK && (taken < STEPS_MIN || now - begin < window_ns); taken++) {
         status = step(s, loader, feeder, &samples, &wait);
@@ -91,7 +82,7 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
     *out = (rungi_trial){.workers = workers,
                          .samples_per_s = (double)samples / seconds,
                          .wait_share = (double)wait * 1e-9 / seconds,
-                         .cpu_share = (cpu_seconds() - cpu) / seconds / rungi_core_count(),
+                         .cpu_share = (rungi_cpu_seconds() - cpu) / seconds / rungi_core_count(),
                          .resident = rungi_resident()};
     rungi_feeder_destroy(&feeder);
     rung_loader_destroy(&loader);
