@@ -30,6 +30,7 @@ typedef struct rungi_svg_lines {
     int width, height;                     // 0: 760 x 400
     const rungi_svg_series *series;
     size_t count;
+    bool from_zero; // the axis of values begins there, unless log_y
 } rungi_svg_lines;
 
 // Adds the drawing to `out`. Errors: RUNG_NO_MEMORY.

@@ -426,6 +426,28 @@ static void thins_out(void **state)
     rungi_string_fini(&out);
 }
 
+// Where the axis begins at zero, a value of 90 among those up to 100 lies high above it.
+static void from_zero(void **state)
+{
+    (void)state;
+    static const double y[] = {100, 90};
+    rungi_svg_series rates = {"rates", NULL, y, 2, true, 0};
+    double share[2];
+    for (int zero = 0; zero < 2; zero++) {
+        rungi_string out = {0};
+        double x, high, low;
+        assert_ok(rungi_svg_line_chart(
+            &(rungi_svg_lines){.from_zero = zero, .series = &rates, .count = 1, .height = 400},
+            &out));
+        const char *at = strstr(out.data, "stroke-width=\"1.75\" d=\"");
+        assert_non_null(at);
+        assert_int_equal(sscanf(strchr(at, 'M'), "M%lf %lfL%lf %lf", &x, &high, &x, &low), 4);
+        share[zero] = (low - high) / 400;
+        rungi_string_fini(&out);
+    }
+    assert_true(share[0] > 0.5 && share[1] < 0.1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--write") == 0) {
@@ -436,9 +458,10 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_lines), cmocka_unit_test(texts_of_ranges),
-        cmocka_unit_test(texts_of_bars),  cmocka_unit_test(tick_labels),
-        cmocka_unit_test(thins_out),      cmocka_unit_test(texts_of_rooflines),
+        cmocka_unit_test(from_zero),          cmocka_unit_test(texts_of_lines),
+        cmocka_unit_test(texts_of_ranges),    cmocka_unit_test(texts_of_bars),
+        cmocka_unit_test(tick_labels),        cmocka_unit_test(thins_out),
+        cmocka_unit_test(texts_of_rooflines),
     };
     return RUN_TESTS(tests);
 }

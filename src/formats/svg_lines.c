@@ -81,8 +81,8 @@ static bool find_ranges(plot *p, bool *integers_out)
     low_y = fmax(low_y, -1e300), high_y = fmin(high_y, 1e300);
     widen(&low_x, &high_x, false);
     widen(&low_y, &high_y, chart->log_y);
-    if (!chart->log_y && low_y > 0 && low_y < 0.3 * high_y)
-        low_y = 0; // near enough to show where zero is
+    if (!chart->log_y && low_y > 0 && (chart->from_zero || low_y < 0.3 * high_y))
+        low_y = 0; // or near enough to show where zero is
     p->x = (rungi_svg_axis){.low = low_x, .high = high_x};
     p->y = (rungi_svg_axis){.log = chart->log_y, .low = low_y, .high = high_y};
     return any;

@@ -176,6 +176,7 @@ static rung_status draw(const rungi_bench *b, rungi_string *out)
     return rungi_svg_line_chart(&(rungi_svg_lines){.title = "Supply of training batches",
                                                    .x_label = "workers",
                                                    .y_label = "samples/s",
+                                                   .from_zero = true,
                                                    .series = series,
                                                    .count = b->decode_per_s > 0 ? 2 : 1},
                                 out);
