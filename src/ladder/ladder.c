@@ -182,10 +182,17 @@ static void finished(const rungi_climb *k, const rung_rung *row)
 static void tell_ceiling(const rungi_climb *k, const rung_rung *base, const rung_rung *row)
 {
     char text[RUNG_LADDER_TEXT];
-    snprintf(text, sizeof text,
-             "data from memory are %.2f times as fast as the base, which waits for data %.1f %% of "
-             "its time: no change to the supply of data can bring more",
-             row->gain_base, 100 * base->wait_share);
+    if (row->ci_low > 1)
+        snprintf(
+            text, sizeof text,
+            "data from memory are %.2f times as fast as the base, which waits for data %.1f %% "
+            "of its time: no change to the supply of data can bring more",
+            row->gain_base, 100 * base->wait_share);
+    else
+        snprintf(text, sizeof text,
+                 "data from memory are not clearly faster than the base, which waits for data "
+                 "%.1f %% of its time: no change to the supply of data can bring much",
+                 100 * base->wait_share);
     if (k->o->observer && k->o->observer->notice)
         k->o->observer->notice(k->o->observer->user, text);
 }
