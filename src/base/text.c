@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // Length of the valid UTF-8 sequence at s (RFC 3629: no overlong forms, no surrogates), else 0.
 static int utf8_length(const unsigned char *s)
@@ -199,4 +200,15 @@ bool rungi_text_match(const char *pattern, const char *text)
     while (*pattern == '*')
         pattern++;
     return *pattern == 0;
+}
+
+bool rungi_text_ends_in(const char *text, const char *const *ends, size_t count)
+{
+    size_t length = strlen(text);
+    for (size_t i = 0; i < count; i++) {
+        size_t end = strlen(ends[i]);
+        if (length >= end && strcasecmp(text + length - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
 }

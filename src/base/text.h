@@ -42,5 +42,7 @@ const char *rungi_text_nearest(const char *wanted, const char *const *names, siz
 char *rungi_text_bytes(uint64_t bytes, char *out, size_t size);
 // Does `text` match `pattern` with shell wildcards * and ? (no brackets)?
 bool rungi_text_match(const char *pattern, const char *text);
+// Does `text` end in one of `ends` (count of them), in any case of letters?
+bool rungi_text_ends_in(const char *text, const char *const *ends, size_t count);
 
 #endif

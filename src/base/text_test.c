@@ -78,11 +78,20 @@ static void patterns(void **state)
     assert_false(rungi_text_match("*.bias", "conv1.weight"));
 }
 
+static void ends_in(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {".jpg", ".tar.gz"};
+    assert_true(rungi_text_ends_in("a.b.JPG", ends, 2) && rungi_text_ends_in(".tar.gz", ends, 2));
+    assert_false(rungi_text_ends_in("a.jpg.txt", ends, 2) || rungi_text_ends_in("pg", ends, 2));
+    assert_false(rungi_text_ends_in("a.tar.gz", ends, 1) || rungi_text_ends_in("", ends, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes), cmocka_unit_test(strings_grow), cmocka_unit_test(distances),
-        cmocka_unit_test(sizes),   cmocka_unit_test(patterns),
+        cmocka_unit_test(ends_in),   cmocka_unit_test(escapes), cmocka_unit_test(strings_grow),
+        cmocka_unit_test(distances), cmocka_unit_test(sizes),   cmocka_unit_test(patterns),
     };
     return RUN_TESTS(tests);
 }

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/image_file.h"
 
 enum { OPEN_ARCHIVES_MAX = 256 };
@@ -302,11 +302,5 @@ bool rungi_picture_name(const char *name)
 {
     static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                        ".pgm", ".tif",  ".tiff", ".webp"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcasecmp(name + length - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
+    return rungi_text_ends_in(name, ends, sizeof ends / sizeof *ends);
 }

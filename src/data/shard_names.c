@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -65,13 +64,7 @@ static rung_status expand(const char *pattern, rungi_shard_fn fn, void *user, in
 static bool is_archive_name(const char *name)
 {
     static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcasecmp(name + length - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
+    return rungi_text_ends_in(name, ends, sizeof ends / sizeof *ends);
 }
 
 // All archives in a folder, by name.

@@ -189,11 +189,6 @@ rung_status rungi_stream_submit(rung_stream *stream, rungi_work_kind kind, rungi
     return stream->device->backend->stream_submit(stream, kind, fn, arg);
 }
 
-bool rungi_stream_inline(const rung_stream *stream)
-{
-    return !stream->device->options.async;
-}
-
 rung_status rung_event_create(rung_device *device, rung_event **event_out)
 {
     return device->backend->event_create(device, event_out);

@@ -60,8 +60,6 @@ struct rung_event {
 // returned at once. `arg` must stay valid until it has run.
 rung_status rungi_stream_submit(rung_stream *stream, rungi_work_kind kind, rungi_work_fn fn,
                                 void *arg);
-// Does the stream run on the calling thread?
-bool rungi_stream_inline(const rung_stream *stream);
 
 extern const rungi_device_backend rungi_cpu_backend;
 

@@ -99,11 +99,8 @@ void rungi_plan_update(rung_plan *p);
 void rungi_plan_in_place(rung_plan *p);
 rung_status rungi_plan_place(rung_plan *p);
 
-// Does step `s` read or write tensor t itself (not an alias of it)?
-bool rungi_step_reads(const rungi_step *s, int tensor);
 // How many steps read the memory of tensor t.
 int rungi_plan_reads(const rung_plan *p, int tensor);
-bool rungi_step_writes(const rungi_step *s, int tensor);
 // Calls fn for each operand that the step reads and writes (absent ones left out).
 typedef void (*rungi_operand_fn)(void *user, const rungi_operand *operand, bool write);
 void rungi_step_operands(const rungi_step *s, rungi_operand_fn fn, void *user);
