@@ -37,7 +37,10 @@ typedef enum rungi_comm_op { RUNGI_COMM_SUM, RUNGI_COMM_MIN, RUNGI_COMM_MAX } ru
 typedef struct rungi_comm_options {
     rung_context *context; // clock and log; borrowed
     int64_t timeout;       // nanoseconds that a call waits for its peers; 0: 60 s
-    // A link for tests and studies: a call is done this much later than without.
+    // Nanoseconds of a wait that may pass while a missing peer is busy (rungi_comm_busy); 0: 1 h.
+    int64_t busy_timeout;
+    // A link for tests and studies: a call is done this much later than without. Calls that are
+    // under way at once share the link: their delays add up.
     int64_t delay;     // nanoseconds of each call
     double delay_byte; // nanoseconds of each byte of its data
     // Folder in which each rank's flight recorder lies as a mapped file, rank-N.calls; NULL: none
@@ -62,6 +65,11 @@ int rungi_comm_local_size(const rungi_comm *comm);
 // that are waiting included, return RUNG_CANCELLED with this rank's number and message. Not
 // collective, never waits.
 void rungi_comm_fail(rungi_comm *comm);
+
+// Tells the others that this rank will be at work of its own for long (a save, an evaluation):
+// while it is, the deadlines of those that wait for it stand still (busy_timeout is theirs then).
+// `label` is copied; NULL ends it. Not collective, never waits.
+void rungi_comm_busy(rungi_comm *comm, const char *label);
 
 // Memory for data that is exchanged often: zeroed, aligned to 64, in a mapping that all ranks of
 // the machine see, so that calls on it (or on a part of it) work in place without a copy.
@@ -96,20 +104,25 @@ rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, r
 rung_status rungi_comm_gather_objects(rungi_comm *comm, const void *data, uint64_t bytes,
                                       const char *label, void **all_out, uint64_t *offsets_out);
 
-// Between two ranks, in order; both name the same number of bytes. Only these two take part.
+// Between two ranks, in order; both name the same number of bytes and the same label. Only these
+// two take part. A send is over when the data was received. Sequence numbers are the pair's own.
 rung_status rungi_comm_send(rungi_comm *comm, const void *data, uint64_t bytes, int to,
                             const char *label);
 rung_status rungi_comm_receive(rungi_comm *comm, void *data, uint64_t bytes, int from,
                                const char *label);
 
-// The same all-reduce, started and finished apart: the data must be left alone in between. Calls
+// The same calls, started and finished apart: the data must be left alone in between. Calls
 // are carried on whenever this rank is inside of any call of the communicator, above all in
-// rungi_comm_progress, which never waits: a rank that computes calls it between steps. Started calls
-// finish in any order; several may be under way (at most RUNGI_COMM_STARTED).
+// rungi_comm_progress, which never waits: a rank that computes calls it between steps. Started
+// calls finish in any order; several may be under way (at most RUNGI_COMM_STARTED).
 enum { RUNGI_COMM_STARTED = 64 };
 rung_status rungi_comm_start_all_reduce(rungi_comm *comm, void *data, int64_t count,
                                         rung_dtype dtype, rungi_comm_op op, const char *label,
                                         rungi_comm_call **call_out);
+rung_status rungi_comm_start_send(rungi_comm *comm, const void *data, uint64_t bytes, int to,
+                                  const char *label, rungi_comm_call **call_out);
+rung_status rungi_comm_start_receive(rungi_comm *comm, void *data, uint64_t bytes, int from,
+                                     const char *label, rungi_comm_call **call_out);
 rung_status rungi_comm_progress(rungi_comm *comm);
 // Waits for its end and frees the call (*call becomes NULL, also on failure). `times_out` may be
 // NULL.
