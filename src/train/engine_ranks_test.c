@@ -4,9 +4,12 @@
 #include "testing.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/philox.h"
+#include "base/shard.h"
 #include "rung/nn.h"
 #include "rung/ops.h"
 #include "train/crew.h"
@@ -81,7 +84,7 @@ static rung_status build(rung_context *context, const job *j, int rank, rungi_co
     options.kernels = kernels;
     options.exchange.comm = comm;
     if (!options.exchange.bucket_bytes)
-        options.exchange.bucket_bytes = 1024;
+        options.exchange.bucket_bytes = 64;
     return rungi_engine_create(g, w->state, &options, &w->engine);
 }
 

@@ -226,9 +226,21 @@ rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan,
     return RUNG_OK;
 }
 
+static rung_status finish_bucket(rungi_exchange *x, bucket *b)
+{
+    RUNG_TRY(rungi_comm_finish(x->o.comm, &b->call, NULL));
+    if (x->packed)
+        rung_convert(RUNG_F32, x->grads + b->begin, x->o.compress,
+                     (char *)x->packed + (size_t)b->begin * rung_dtype_size(x->o.compress),
+                     b->end - b->begin, NULL);
+    return RUNG_OK;
+}
+
 rung_status rungi_exchange_start(rungi_exchange *x, int index)
 {
     bucket *b = &x->buckets.data[index];
+    if (index >= RUNGI_COMM_STARTED) // no more may be under way
+        RUNG_TRY(finish_bucket(x, &x->buckets.data[index - RUNGI_COMM_STARTED]));
     int64_t count = b->end - b->begin;
     void *data = x->grads + b->begin;
     if (x->packed) {
@@ -254,12 +266,9 @@ static rung_status finish(rungi_exchange *x)
             RUNG_TRY(rungi_exchange_start(x, (int)i));
     for (size_t i = 0; i < x->buckets.count; i++) {
         bucket *b = &x->buckets.data[i];
-        RUNG_TRY(rungi_comm_finish(x->o.comm, &b->call, NULL));
+        if (b->call)
+            RUNG_TRY(finish_bucket(x, b));
         b->started = false;
-        if (x->packed)
-            rung_convert(RUNG_F32, x->grads + b->begin, x->o.compress,
-                         (char *)x->packed + (size_t)b->begin * rung_dtype_size(x->o.compress),
-                         b->end - b->begin, NULL);
     }
     return RUNG_OK;
 }

@@ -52,7 +52,11 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
+    if (t->s->comm)
+        rungi_comm_busy(t->s->comm, "saving a checkpoint");
     status = rungi_trainer_save(t, best);
+    if (t->s->comm)
+        rungi_comm_busy(t->s->comm, NULL);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
