@@ -74,6 +74,19 @@ undo:
     return status;
 }
 
+rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config,
+                           rungi_crew **crew_out)
+{
+    const rungi_ddp_config *d = &config->ddp;
+    return rungi_crew_create(
+        context, (int)config->train.ranks,
+        &(rungi_comm_options){.context = context,
+                              .timeout = d->timeout,
+                              .delay = d->link_delay,
+                              .delay_byte = d->link_rate > 0 ? 1 / d->link_rate : 0},
+        crew_out);
+}
+
 void rungi_crew_destroy(rungi_crew **crew)
 {
     if (!crew || !*crew)

@@ -6,6 +6,7 @@
 #define RUNGI_TRAIN_CREW_H
 
 #include "comm/comm.h"
+#include "train/train_config.h"
 
 typedef struct rungi_crew rungi_crew;
 
@@ -24,6 +25,10 @@ rung_status rungi_crew_create(rung_context *context, int size, const rungi_comm_
                               rungi_crew **crew_out);
 // Ends the threads; what members' `user` points to must be gone. NULL is accepted.
 void rungi_crew_destroy(rungi_crew **crew);
+
+// The same as a configuration says: train.ranks and ddp.
+rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config,
+                           rungi_crew **crew_out);
 
 rungi_member *rungi_crew_member(rungi_crew *crew, int index);
 

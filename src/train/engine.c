@@ -60,7 +60,7 @@ static rung_status make(rungi_engine *e)
     const rung_device_options *device = &e->state->device->options;
     for (int i = 0; i < rungi_engine_workers(e); i++) {
         RUNG_TRY(rung_arena_create(e->state->device, &e->arenas[i]));
-        if (device->async || device->delay_op)
+        if (device->async || device->delay_op || device->op_rate > 0)
             RUNG_TRY(rung_stream_create(e->state->device, &e->streams[i]));
     }
     return RUNG_OK;

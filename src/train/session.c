@@ -28,7 +28,9 @@ static rung_status make_device(rungi_session *s)
         threads = cores > ranks ? cores / ranks : 1;
     return rung_device_create(
         s->context, devices > 1 || ranks == 1 ? c->device.list.data[rank] : own,
-        &(rung_device_options){.threads = threads, .huge_pages = c->memory.huge_pages}, &s->device);
+        &(rung_device_options){
+            .threads = threads, .huge_pages = c->memory.huge_pages, .op_rate = c->device.op_rate},
+        &s->device);
 }
 
 static rung_status build_graph(rungi_session *s, const rung_shape *image)

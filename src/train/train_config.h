@@ -25,6 +25,7 @@ typedef struct rungi_device_config {
     rungi_copy copy;
     int64_t copy_delay; // nanoseconds
     double copy_rate;   // GB/s; 0: as fast as memory
+    double op_rate;     // GFLOP/s; 0: as fast as it is
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -193,6 +194,8 @@ typedef struct rungi_ddp_config {
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
+    int64_t link_delay;  // nanoseconds
+    double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
 
 typedef struct rungi_checkpoint_config {

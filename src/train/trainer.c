@@ -86,11 +86,8 @@ static rung_status make_member(void *arg, rungi_member *member)
 
 static rung_status make_ranks(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
-    const rungi_train_config *c = rungi_config_values(o->config);
     rungi_crew *crew;
-    RUNG_TRY(rungi_crew_create(context, (int)c->train.ranks,
-                               &(rungi_comm_options){.context = context, .timeout = c->ddp.timeout},
-                               &crew));
+    RUNG_TRY(rungi_crew_for(context, rungi_config_values(o->config), &crew));
     rung_status status = rungi_crew_run(crew, make_member, (void *)(uintptr_t)o);
     rung_trainer *first = rungi_crew_member(crew, 0)->user;
     if (first)
