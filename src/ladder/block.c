@@ -108,9 +108,12 @@ static void add_checksum(const rungi_session *s, json_t *out)
     XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
     for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
         for (int64_t k = 0; k < s->n_segments; k++)
-            XXH3_128bits_update(
-                state, rung_optimizer_state_data(s->optimizer, i) + s->segments[k].begin,
-                (size_t)(s->segments[k].end - s->segments[k].begin) * sizeof(float));
+            XXH3_128bits_update(state,
+                                (s->whole_state[i] ? s->whole_state[i]
+                                                   : rung_optimizer_state_data(s->optimizer, i)) +
+                                    s->segments[k].begin,
+                                (size_t)(s->segments[k].end - s->segments[k].begin) *
+                                    sizeof(float));
     XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
@@ -264,7 +267,8 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
         RUNG_TRY(rungi_session_begin(b->s));
     if (o->disturb > 0)
         disturb(b->s, o->disturb, o->disturb_seed);
-    return measure(b);
+    RUNG_TRY(measure(b));
+    return o->gate ? rungi_session_join_optimizer(b->s, true) : RUNG_OK;
 }
 
 static rung_status give(const block *b, char **json_out)

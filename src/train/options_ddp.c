@@ -23,6 +23,12 @@ const rungi_option rungi_ddp_options[] = {
      .initial = "25MiB",
      .range = "[1KiB, 1TiB]",
      .help = "Gradients that are added over the ranks by one call."},
+    {.key = "ddp.shard_optimizer",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_ddp_config, shard_optimizer),
+     .initial = "false",
+     .help = "Each rank holds the optimizer's state of its part of the parameters alone, updates "
+             "these, and gives them to the others (ZeRO stage 1). Same bits."},
     {.key = "ddp.compress",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_ddp_config, compress),

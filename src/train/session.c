@@ -8,6 +8,7 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "optim/optimizer.h"
 #include "rung/models.h"
 
 enum { TIMELINE_SPANS = 1 << 16 };
@@ -119,7 +120,11 @@ static rung_status make_optimizer(rungi_session *s)
     const rung_param_group no_decay = {.lr_multiplier = 1, .weight_decay = 0};
     o.groups = &no_decay;
     o.group_count = 1;
-    return rung_optimizer_create(s->context, &o, s->segments, s->n_segments, &s->optimizer);
+    if (!rungi_session_shards_optimizer(s))
+        return rung_optimizer_create(s->context, &o, s->segments, s->n_segments, &s->optimizer);
+    rungi_comm_part part = rungi_comm_part_of(s->state->flat_size, s->ranks, s->rank);
+    return rungi_optimizer_create_part(s->context, &o, s->segments, s->n_segments, part.begin,
+                                       part.begin + part.count, &s->optimizer);
 }
 
 static rung_status make_schedule(rungi_session *s)
@@ -230,6 +235,7 @@ void rungi_session_destroy(rungi_session **session)
     rung_sampler_destroy(&s->val_sampler);
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
+    rungi_session_part_optimizer(s, false);
     rung_optimizer_destroy(&s->optimizer);
     rungi_session_keep_tuning(s);
     rungi_engine_destroy(&s->engine);

@@ -191,6 +191,7 @@ typedef struct rungi_loop_config {
 
 typedef struct rungi_ddp_config {
     bool overlap;
+    bool shard_optimizer;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds

@@ -36,12 +36,10 @@ static rung_status show_progress(rung_trainer *t)
 
 // ---- validation and checkpoints ---------------------------------------------------------------
 
-// Saves a checkpoint unless this step has one. Under train.on_nan: continue, a state that is not
-// finite is left out, except `last`, which is a failure.
-static rung_status save(rung_trainer *t, bool best, bool last)
+// Writes a checkpoint. Under train.on_nan: continue, a state that is not finite is left out, except
+// `last`, which is a failure.
+static rung_status write_checkpoint(rung_trainer *t, bool best, bool last)
 {
-    if (!t->checkpoints || t->saved_step == t->at.step)
-        return RUNG_OK;
     rung_status status = rungi_trainer_check_finite(t);
     if (status != RUNG_OK && !last && t->s->c->train.on_nan == RUNGI_NAN_CONTINUE) {
         rungi_log(t->context, RUNG_LOG_WARNING, "%s", rung_error_last()->message);
@@ -52,11 +50,7 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
-    if (t->s->comm)
-        rungi_comm_busy(t->s->comm, "saving a checkpoint");
     status = rungi_trainer_save(t, best);
-    if (t->s->comm)
-        rungi_comm_busy(t->s->comm, NULL);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
@@ -65,6 +59,29 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     e.path = path;
     e.best = best;
     return rungi_event_send(t, &e);
+}
+
+// Saves a checkpoint unless this step has one. Rank 0 writes it; an optimizer that is cut over the
+// ranks is brought together before.
+static rung_status save(rung_trainer *t, bool best, bool last)
+{
+    rungi_session *s = t->s;
+    bool cut = rungi_session_shards_optimizer(s);
+    if (!t->run || (!t->checkpoints && !cut) || t->saved_step == t->at.step)
+        return RUNG_OK;
+    rung_status status = rungi_session_join_optimizer(s, true);
+    if (status == RUNG_OK && t->checkpoints) {
+        if (s->comm)
+            rungi_comm_busy(s->comm, "saving a checkpoint");
+        status = write_checkpoint(t, best, last);
+        if (s->comm)
+            rungi_comm_busy(s->comm, NULL);
+    }
+    rungi_session_part_optimizer(s, false);
+    if (status == RUNG_OK && cut) // the others do not know whether it was left out
+        status = rungi_comm_broadcast(s->comm, &t->saved_step, sizeof t->saved_step, 0,
+                                      "the last checkpoint's step");
+    return status;
 }
 
 // Is `metric` progress over `best`, by more than `delta`? NaN is none; anything is over NaN.
@@ -145,8 +162,7 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     if (!isfinite(loss) && s->c->train.on_nan == RUNGI_NAN_STOP)
         return lost(t, batch, loss);
     rung_optimizer_report report;
-    rung_status status =
-        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, u, &report);
+    rung_status status = rungi_session_update_params(s, u, t->at.step, &report);
     if (status == RUNG_DIVERGED)
         return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
     if (status != RUNG_OK)
