@@ -92,9 +92,10 @@ struct rungi_comm {
     int active_count;
 };
 
-// Fills the common part of a communicator. rungi_comm_fini frees it.
-rung_status rungi_comm_init(rungi_comm *comm, int rank, int size,
-                            const rungi_comm_options *options);
+// Fills the common part of a communicator. rungi_comm_fini frees it. `memory`: for the flight
+// recorder (rungi_recorder_init), may be NULL.
+rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_comm_options *options,
+                            rungi_word *memory);
 void rungi_comm_fini(rungi_comm *comm);
 
 // Breaks the communicator: tells all ranks, unless another failure was told before, and returns the

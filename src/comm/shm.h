@@ -64,10 +64,10 @@ typedef struct rungi_shm {
     uint8_t *pair_stages; // stage of pair [from * size + to]
     uint64_t pair_bytes;
     const rungi_comm_call *stage_owner; // the call that has this rank's stage
-    // Memory that all see, each at its own place here.
+    // Memory of rungi_comm_alloc: segments[k * size + index], k counts calls. Not used when direct.
     uint8_t **segments;
-    uint64_t *segment_bytes;
-    int segment_count;
+    uint64_t *segment_bytes;    // of call k
+    int segment_count;          // calls
     uint64_t *sends, *receives; // calls with each rank (index) that are over
 } rungi_shm;
 
@@ -92,7 +92,8 @@ static inline rungi_shm_line *rungi_shm_line_of(const rungi_shm *shm, int index,
 
 // Where data lies, for others: 0 is this rank's stage.
 uint64_t rungi_shm_address(const rungi_shm *shm, const void *data, uint64_t bytes);
-uint8_t *rungi_shm_at(const rungi_shm *shm, uint64_t address);
+// What an address of rank `index` is here.
+uint8_t *rungi_shm_at(const rungi_shm *shm, int index, uint64_t address);
 
 // Writes down a call in a line of this rank; `flag` is set last.
 void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t address,
@@ -114,6 +115,9 @@ rung_status rungi_shm_advance(rungi_comm *comm, rungi_shm *shm, rungi_comm_call 
 void rungi_shm_presence(const rungi_shm *shm, const rungi_comm_call *call,
                         rungi_comm_presence *out);
 bool rungi_shm_left(const rungi_shm *shm, int index);
+// The same with words for it; `words` is that rank's flight recorder.
+bool rungi_shm_gone(const rungi_shm *shm, int index, const rungi_word *words, char *why,
+                    size_t size);
 void rungi_shm_publish(rungi_shm *shm, const rung_error *error);
 bool rungi_shm_broken(const rungi_shm *shm);
 void rungi_shm_failure_get(const rungi_shm *shm, rung_error *error_out);

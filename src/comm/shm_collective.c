@@ -71,7 +71,7 @@ static uint8_t *place_of(const rungi_shm *shm, const rungi_comm_call *call, int 
     uint64_t address = address_of(shm, index, call);
     if (!shm->direct && address == 0)
         return stage_of(shm, index) + part * piece_elements(shm, call) * size;
-    return rungi_shm_at(shm, address) + piece_of(shm, call, part).begin * size;
+    return rungi_shm_at(shm, index, address) + piece_of(shm, call, part).begin * size;
 }
 
 static uint8_t *own_place(const rungi_comm_call *call, rungi_comm_part piece)
@@ -170,7 +170,7 @@ static void take_broadcast(const rungi_comm *comm, const rungi_shm *shm,
     uint64_t address = address_of(shm, root, call);
     uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
     const uint8_t *from =
-        !shm->direct && address == 0 ? stage_of(shm, root) : rungi_shm_at(shm, address) + at;
+        !shm->direct && address == 0 ? stage_of(shm, root) : rungi_shm_at(shm, root, address) + at;
     copy((uint8_t *)call->data + at, from, bytes);
 }
 
@@ -180,7 +180,7 @@ static void gather_objects(const rungi_shm *shm, const rungi_comm_call *call)
         uint64_t address = address_of(shm, i, call), total = bytes_of(shm, i, call);
         uint64_t at, bytes = round_bytes(shm, call, total, &at);
         const uint8_t *from =
-            !shm->direct && address == 0 ? stage_of(shm, i) : rungi_shm_at(shm, address) + at;
+            !shm->direct && address == 0 ? stage_of(shm, i) : rungi_shm_at(shm, i, address) + at;
         copy(*call->all_out + call->offsets[rungi_shm_rank_of(shm, i)] + at, from, bytes);
     }
 }

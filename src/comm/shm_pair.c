@@ -106,7 +106,7 @@ static rung_status advance_receive(rungi_comm *comm, rungi_shm *shm, rungi_comm_
         }
         uint64_t at, bytes = round_bytes(shm, call, &at);
         const uint8_t *source =
-            call->staged ? stage_of(shm, from, shm->index) : rungi_shm_at(shm, address) + at;
+            call->staged ? stage_of(shm, from, shm->index) : rungi_shm_at(shm, from, address) + at;
         if (!rungi_shm_work_begin(shm))
             return rungi_comm_adopt(comm);
         if (bytes)
