@@ -73,6 +73,8 @@ int main(int count, char **list)
     if (status != RUNG_OK)
         fprintf(stderr, "rung: %s\n", rung_error_last()->message);
     cli_arguments_fini(&arguments);
+    fflush(stderr);
+    rung_ranks_end(status != RUNG_OK && !cli_stop_signal());
     if (status == RUNG_CANCELLED && cli_stop_signal())
         return 128 + cli_stop_signal();
     return rung_status_exit(status);

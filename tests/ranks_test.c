@@ -210,7 +210,7 @@ static void a_batch_of_each_device(void **state)
     assert_non_null(strstr(banner, "batch      8 samples = 2 ranks x 4; the learning rate is not "
                                    "scaled by it"));
     assert_non_null(strstr(banner, "8 steps an epoch"));
-    assert_non_null(strstr(banner, "cpu:0 to cpu:1"));
+    assert_non_null(strstr(banner, "2 threads of this process; gradients added after"));
     free(banner);
     rung_trainer_destroy(&trainer);
     rung_config_destroy(&config);
@@ -231,11 +231,11 @@ static void refuse(const char *expected, const char *const *overrides)
 static void wrong_ranks_are_refused(void **state)
 {
     (void)state;
-    refuse("is single, but train.ranks is 2",
+    refuse("is single, but there are 2 ranks",
            (const char *[]){"train.ranks=2", "train.strategy=single", NULL});
     refuse("names 3 devices for 2 ranks",
            (const char *[]){"train.ranks=2", "device.list=[cpu:0, cpu:1, cpu:2]", NULL});
-    refuse("must be 1, 2, 4, ... under exact",
+    refuse("must make 1, 2, 4, ... ranks under exact",
            (const char *[]){"train.ranks=3", "exact=true", NULL});
     refuse("at most train.shards, which is 4, not 8",
            (const char *[]){"train.ranks=8", "exact=true", NULL});

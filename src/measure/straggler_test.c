@@ -21,8 +21,8 @@ static void step_of(double (*times)[RUNGI_STRAGGLER_CAUSES], int ranks, double s
         }
 }
 
-// No false alarm in 1,000 steps of ranks whose times vary by 5 % or 10 %, in 50 runs of six settings:
-// a detector that gave one in 10^5 steps would pass with a probability of e^-3.
+// No false alarm in 1,000 steps of ranks whose times vary by 5 % or 10 %, in 50 runs of six
+// settings: a detector that gave one in 10^5 steps would pass with a probability of e^-3.
 static void equal_ranks_give_no_alarm(void **state)
 {
     (void)state;

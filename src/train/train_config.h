@@ -254,6 +254,12 @@ extern const size_t rungi_train_table_count;
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context);
 
+// Checks what several ranks need, `local` of which are on this machine: those of one process are
+// known from the configuration, those of several only when they have met.
+rung_status rungi_train_config_check_ranks(const rungi_options *options,
+                                           const rungi_train_config *values, int64_t ranks,
+                                           int64_t local);
+
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);
 // A copy whose notices go to the log of another context.

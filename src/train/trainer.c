@@ -62,6 +62,8 @@ static rung_status make_whole(rung_context *context, const origin *o, rungi_comm
     RUNG_TRY(status);
     rung_trainer *t = *trainer_out;
     t->resumed = o->resume;
+    if (!o->resume && rungi_trainer_writes(t))
+        RUNG_TRY(rungi_trainer_check_run(t->run));
     // Before looking at its checkpoints: no other process goes on with them.
     RUNG_TRY(rungi_trainer_lock_run(t));
     // Asked for again on resume; the run itself keeps what was chosen.
@@ -102,7 +104,7 @@ static rung_status make_ranks(rung_context *context, const origin *o, rung_train
 static rung_status launch(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rung_trainer *t = NULL;
-    rung_status status = rungi_config_values(o->config)->train.ranks > 1
+    rung_status status = rungi_crew_wanted(rungi_config_values(o->config))
                              ? make_ranks(context, o, &t)
                              : make_whole(context, o, NULL, &t);
     if (status != RUNG_OK) {
@@ -117,7 +119,8 @@ static rung_status launch(rung_context *context, const origin *o, rung_trainer *
 rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
                                 rung_trainer **trainer_out)
 {
-    RUNG_TRY(rungi_trainer_check_run(run));
+    if (!rungi_crew_wanted(rungi_config_values(config))) // else rank 0 looks for it
+        RUNG_TRY(rungi_trainer_check_run(run));
     return launch(context, &(origin){.config = config, .run = run}, trainer_out);
 }
 
@@ -153,6 +156,11 @@ void rung_trainer_destroy(rung_trainer **trainer)
 void rung_trainer_stop(rung_trainer *trainer)
 {
     atomic_store(&trainer->stop, 1);
+}
+
+int rung_trainer_rank(const rung_trainer *trainer)
+{
+    return trainer->s->rank;
 }
 
 rung_train_place rung_trainer_place(const rung_trainer *t)

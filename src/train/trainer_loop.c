@@ -382,7 +382,7 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
 
 static rung_status fit_member(void *arg, rungi_member *member)
 {
-    return fit(member->user, member->index ? NULL : arg);
+    return fit(member->user, rungi_comm_rank(member->comm) ? NULL : arg);
 }
 
 rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)
