@@ -35,8 +35,10 @@ typedef struct rung_convert_options {
     int height, width; // decode and resize to raw pixels of this size; 0: keep pictures as they are
     bool crop;         // keep the aspect: resize to cover, cut the middle
     int channels;      // 1 or 3; 0: 3
-    int64_t shard;     // samples in an archive
-    int num_workers;   // threads that decode
+    rung_filter filter;    // of resizing
+    bool keep_orientation; // decode pictures as the camera stored them, not as it noted
+    int64_t shard;         // samples in an archive
+    int num_workers;       // threads that decode
     const char *tokenizer; // of tokens: "char", "byte" or "gpt2" (rung/text.h)
     const char
         *vocabulary;    // its files; without one for char it is that of the text, and is written

@@ -439,10 +439,12 @@ RUNG_API rung_status rung_sampler_by_length(const int64_t *lengths, int64_t coun
                                             bool shuffle, uint64_t seed,
                                             rung_sampler **sampler_out);
 
-// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names, without
-// `root` in front (which may be NULL): sets held_out[i] for each. A sample's side depends on its
-// name alone: not on what is added or removed beside it, a seed, or where the data set lies. A
-// larger share holds all of a smaller one. Errors: RUNG_UNSUPPORTED when samples have no names.
+// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names: sets
+// held_out[i] for each. The name of a picture is its path in the data set, the same in folders,
+// archives and packs of them; of other sources what `describe` tells, without `root` in front
+// (which may be NULL). A sample's side depends on its name alone: not on what is added or removed
+// beside it, a seed, or where the data set lies. A larger share holds all of a smaller one. Errors:
+// RUNG_UNSUPPORTED when samples have no names.
 RUNG_API rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
                                         bool *held_out);
 

@@ -95,9 +95,10 @@ static void settle_stamp(rungi_conversion *c, rungi_string *text)
     struct stat info = {0};
     if (stat(o->from, &info) != 0)
         info.st_size = 0;
-    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %" PRId64 " %d", c->format, c->split,
-                     whole ? whole : o->from, c->source->count, o->height, o->width, o->crop,
-                     o->channels, o->shard, (int)o->skip_bad);
+    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %d %d %" PRId64 " %d", c->format,
+                     c->split, whole ? whole : o->from, c->source->count, o->height, o->width,
+                     o->crop, o->channels, (int)o->filter, o->keep_orientation, o->shard,
+                     (int)o->skip_bad);
     rungi_string_add(text, " %lld %lld.%09ld", (long long)info.st_size,
                      (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
     for (int i = 0; c->source->class_names && i < c->source->class_count; i++)

@@ -10,39 +10,15 @@
 #include "base/error.h"
 #include "data/convert.h"
 #include "data/pack_file.h"
-#include "data/picture_source.h"
 #include "data/source.h"
-#include "data/source_pack.h"
 
-enum { BATCH = 32, TELL_EVERY = 64, NAME_BYTES = 1024 };
+enum { BATCH = 32, TELL_EVERY = 64 };
 
 // Does a failure of this kind lie in the sample?
 static bool is_bad_sample(rung_status status)
 {
     return status == RUNG_NOT_FOUND || status == RUNG_IO || status == RUNG_FORMAT ||
            status == RUNG_CORRUPT || status == RUNG_DATA || status == RUNG_UNSUPPORTED;
-}
-
-// What a sample was called where it comes from.
-static void name_sample(const rungi_conversion *c, int64_t index, char out[NAME_BYTES])
-{
-    const rung_source *source = c->source;
-    const char *pictures[] = {"image_folder", "list", "tar"};
-    char place[NAME_BYTES];
-    *out = '\0';
-    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        if (strcmp(c->format, pictures[i]) == 0) {
-            const rungi_picture_source *ps = source->self;
-            snprintf(out, NAME_BYTES, "%s",
-                     rungi_string_text(&ps->names) + ps->places.data[index].name);
-            return;
-        }
-    if (!rungi_source_is_pack(source))
-        return;
-    source->describe(source->self, index, place, sizeof place);
-    const char *behind = strstr(place, ", ");
-    if (behind && strncmp(behind, ", record ", 9) != 0)
-        snprintf(out, NAME_BYTES, "%s", behind + 2);
 }
 
 typedef struct progress {
@@ -52,14 +28,14 @@ typedef struct progress {
 
 static rung_status give(rungi_conversion *c, progress *p, int64_t index, const rung_view *fields)
 {
-    char name[NAME_BYTES], place[600];
+    char place[600];
     rungi_sink *sink = c->sink;
     if (p->drop > 0) {
         p->drop--;
         return RUNG_OK;
     }
-    name_sample(c, index, name);
-    rung_status status = sink->add(sink, &(rungi_convert_sample){p->written, name, fields});
+    rung_status status = sink->add(
+        sink, &(rungi_convert_sample){p->written, rungi_source_name(c->source, index), fields});
     if (status == RUNG_OK) {
         p->written++;
         return RUNG_OK;
@@ -151,8 +127,9 @@ static int make_steps(const rungi_conversion *c, rung_transform *steps)
     if (c->source->fields[c->image].pixels == RUNG_PIXELS_FILE)
         steps[count++] = (rung_transform){.kind = RUNG_TRANSFORM_DECODE,
                                           .field = c->image,
-                                          .channels = o->channels ? o->channels : 3};
-    rung_transform resize = {.kind = RUNG_TRANSFORM_RESIZE, .field = c->image};
+                                          .channels = o->channels ? o->channels : 3,
+                                          .keep_orientation = o->keep_orientation};
+    rung_transform resize = {.kind = RUNG_TRANSFORM_RESIZE, .field = c->image, .filter = o->filter};
     resize.height = o->crop ? larger : o->height;
     resize.width = o->crop ? 0 : o->width;
     steps[count++] = resize;

@@ -298,6 +298,17 @@ rung_status rungi_picture_source_finish(rungi_picture_source *ps, const char *wh
     return RUNG_OK;
 }
 
+const char *rungi_picture_source_sample(const rung_source *source, int64_t index)
+{
+    return source->destroy == destroy ? name_of((const rungi_picture_source *)source, index) : NULL;
+}
+
+const int64_t *rungi_picture_source_label_of(const rung_source *source, int64_t index)
+{
+    const rungi_picture_source *ps = (const rungi_picture_source *)source;
+    return source->destroy == destroy && !ps->targets ? &ps->places.data[index].label : NULL;
+}
+
 bool rungi_picture_name(const char *name)
 {
     static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",

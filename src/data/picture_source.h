@@ -59,6 +59,12 @@ rung_status rungi_picture_source_label(rungi_picture_source *ps, const char *tex
 // Sets the fields. Errors: RUNG_DATA when there are no pictures, named by `where`.
 rung_status rungi_picture_source_finish(rungi_picture_source *ps, const char *where);
 
+// The name of a sample within its data set, if the source is one of pictures as files; else NULL.
+const char *rungi_picture_source_sample(const rung_source *source, int64_t index);
+
+// The class of a sample, likewise; NULL too where it has several.
+const int64_t *rungi_picture_source_label_of(const rung_source *source, int64_t index);
+
 // Does the name end as torchvision's ImageFolder wants pictures to?
 bool rungi_picture_name(const char *name);
 

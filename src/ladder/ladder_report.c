@@ -199,11 +199,11 @@ static void add_confirm(const rungi_climb *k, rungi_string *out)
             "Base and best trained %" PRId64 " epoch(s), %" PRId64
             " samples each. Validation accuracy: base %.4f, best %.4f, margin %.4f from repeated "
             "baselines: <b>%s</b>. An epoch took %.1f s, then %.1f s (%.2f&times;). Saved "
-            "checkpoint evaluates to the same counts: <b>%s</b>. Each sample seen exactly once an "
-            "epoch: <b>%s</b>.",
+            "checkpoint evaluates to the same counts: <b>%s</b>. %s: <b>%s</b>.",
             c->epochs, c->samples, c->base_metric, c->best_metric, c->margin,
             c->equal ? "equal" : "not equal", c->base_seconds, c->best_seconds,
             c->base_seconds / c->best_seconds, c->reload_equal ? "yes" : "no",
+            c->weighted ? "As many samples drawn" : "Each sample seen exactly once an epoch",
             c->coverage_ok ? "yes" : "no");
     rungi_string_add(out, " ");
     add_escaped(out, c->detail);

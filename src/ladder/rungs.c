@@ -191,6 +191,40 @@ static bool threads(const rungi_train_config *c, char *setting, size_t size, cha
     return true;
 }
 
+// Data sets whose samples are files, or parts of archives.
+static bool of_files(const rungi_train_config *c, char *why, size_t why_size)
+{
+    static const char *const formats[] = {"image_folder", "list", "tar"};
+    if (c->data.source != RUNGI_DATA_REAL)
+        return say(why, why_size, "the data are not read from a data set");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(c->data.format, formats[i]) == 0)
+            return true;
+    return say(why, why_size, "the data set is not of pictures as files");
+}
+
+static bool pack(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") == 0)
+        return say(why, why_size, "the base has it already");
+    if (!of_files(c, why, why_size))
+        return false;
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
+static bool pack_raw(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!rungi_pack_raw_possible(c))
+        return say(why, why_size, "nothing says to which size pictures are to be resized first");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
 static bool preloaded(const rungi_train_config *c, char *setting, size_t size, char *why,
                       size_t why_size)
 {
@@ -201,7 +235,8 @@ static bool preloaded(const rungi_train_config *c, char *setting, size_t size, c
 }
 
 const rungi_rung rungi_rungs[] = {
-    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded},
+    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
+     .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
     {"channels_last", "images as NHWC", RUNGI_NUMERIC, channels_last},
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
@@ -216,6 +251,10 @@ const rungi_rung rungi_rungs[] = {
     {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},
     {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
      augment_device},
+    {"pack", "the pictures' files in one pack", RUNGI_EXACT, pack, .packing = RUNGI_PACKING_FILES},
+    {"pack_raw", "a pack of pixels, decoded and resized before", RUNGI_EXACT, pack_raw,
+     .not_kept = "not kept: random parts are cut from pictures that were resized before",
+     .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {0},

@@ -12,6 +12,13 @@ typedef enum rungi_effect {
     RUNGI_SEMANTIC, // what is computed: shown as a ceiling, never kept
 } rungi_effect;
 
+// What the data set is made to before it is measured.
+typedef enum rungi_packing {
+    RUNGI_PACKING_NONE,
+    RUNGI_PACKING_FILES, // a pack of the pictures as they are
+    RUNGI_PACKING_RAW,   // a pack of pixels, resized
+} rungi_packing;
+
 typedef struct rungi_rung {
     const char *name;
     const char *about;
@@ -21,7 +28,14 @@ typedef struct rungi_rung {
     // False, with the reason in `why`, when it cannot work here.
     bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
                     size_t why_size);
+    const char *not_kept; // of a semantic rung: why it is only shown
+    rungi_packing packing;
 } rungi_rung;
+
+// packs.c: what pack_raw changes under this configuration, and whether the size of its pixels is
+// told at all.
+rungi_effect rungi_pack_raw_effect(const rungi_train_config *c);
+bool rungi_pack_raw_possible(const rungi_train_config *c);
 
 // In the order of climbing, ended by one without a name.
 extern const rungi_rung rungi_rungs[];
