@@ -18,17 +18,23 @@
 // ---- the source
 
 // Compressed archives are unpacked beside the destination: there is room for it.
+static rung_status open_tar(rungi_conversion *c, const char *split)
+{
+    const rung_convert_options *o = c->options;
+    char *folder = rungi_path_folder(o->to);
+    RUNG_CHECK(folder, RUNG_NO_MEMORY, "%s: no memory for a path", o->to);
+    rung_status status = rungi_source_open_tar(
+        c->context, o->from, &(rungi_tar_options){.split = split, .spool = folder}, &c->split,
+        &c->source);
+    free(folder);
+    return status;
+}
+
 static rung_status open_split(rungi_conversion *c, const char *split)
 {
     const rung_convert_options *o = c->options;
     c->split = split;
-    if (strcmp(c->format, "tar") != 0)
-        return rung_source_open(c->context, c->format, o->from, split, &c->source);
-    char *folder = rungi_path_folder(o->to);
-    RUNG_CHECK(folder, RUNG_NO_MEMORY, "%s: no memory for a path", o->to);
-    rung_status status = rungi_source_open_tar(c->context, o->from, split, folder, &c->source);
-    free(folder);
-    return status;
+    return rung_source_open(c->context, c->format, o->from, split, &c->source);
 }
 
 // Without a split told: train where there are splits, and all of what is one by itself.
@@ -38,6 +44,8 @@ static rung_status open_source(rungi_conversion *c)
     c->format = o->format;
     if (!c->format)
         RUNG_TRY(rung_source_guess(o->from, &c->format));
+    if (strcmp(c->format, "tar") == 0)
+        return open_tar(c, o->split ? o->split : "some");
     if (o->split)
         return open_split(c, o->split);
     if (!rungi_source_may_be_split(c->format))

@@ -138,6 +138,19 @@ const rungi_option rungi_data_options[] = {
          "What data.shuffle draws: samples one by one, or, of a pack larger than memory, groups "
          "of neighbours (a MiB each), whose samples are shuffled 64 groups at a time. Each "
          "sample comes once an epoch either way."},
+    {.key = "data.stream",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, stream),
+     .initial = "false",
+     .help = "Reads tar archives from front to back instead of at random, as compressed ones that "
+             "do not fit into memory always are. data.shuffle then works through a buffer."},
+    {.key = "data.shuffle_buffer",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, shuffle_buffer),
+     .initial = "1000",
+     .range = "[1, 100000000]",
+     .unit = "samples",
+     .help = "Samples of streams that are shuffled among each other; they lie in memory."},
     {.key = "data.sampler",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_data_config, sampler),

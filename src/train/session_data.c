@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/source.h"
+#include "data/source_tar.h"
 #include "train/session.h"
 
 rung_status rungi_session_open_source(const rungi_session *s, bool validation,
@@ -31,6 +32,10 @@ rung_status rungi_session_open_source(const rungi_session *s, bool validation,
     const char *split = !validation                                   ? "train"
                         : own && rungi_source_may_be_split(d->format) ? "all"
                                                                       : "test";
+    if (d->stream)
+        return rungi_source_open_tar(s->context, own ? d->val_path : d->path,
+                                     &(rungi_tar_options){.split = split, .stream = true}, NULL,
+                                     source_out);
     return rung_source_open(s->context, d->format, own ? d->val_path : d->path, split, source_out);
 }
 

@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "data/reader.h"
 #include "data/source.h"
+#include "data/tar_stream.h"
 #include "rung/pack.h"
 #include "train/session.h"
 
@@ -202,6 +203,37 @@ static rung_status make_groups(rungi_session *s)
     return RUNG_OK;
 }
 
+// Streams come through a buffer. What validation holds back of them is read as a stream of its own.
+static rung_status make_streams(rungi_session *s, const parts *p)
+{
+    const rungi_data_config *d = &s->c->data;
+    int64_t count = s->train_source->count;
+    RUNG_CHECK(
+        d->sampler == RUNGI_SAMPLER_AUTO && d->shuffle_by == RUNGI_SHUFFLE_SAMPLE, RUNG_CONFIG,
+        "%s needs random access, but the archives of %s are read as streams: make a pack of "
+        "them first (rung convert)",
+        d->sampler == RUNGI_SAMPLER_AUTO ? "data.shuffle_by: group" : "data.sampler", d->path);
+    rung_stream_options o = {
+        .shuffle = d->shuffle, .buffer = d->shuffle_buffer, .seed = (uint64_t)s->c->seed};
+    if (!p->order)
+        return rung_sampler_stream(s->train_source, &o, &s->train_sampler);
+    bool *keep = malloc((size_t)count * sizeof *keep);
+    RUNG_CHECK(keep, RUNG_NO_MEMORY, "no memory for the split of the training samples");
+    for (int64_t i = 0; i < count; i++)
+        keep[p->order[i]] = i >= p->held;
+    o.keep = keep;
+    rung_status status = rung_sampler_stream(s->train_source, &o, &s->train_sampler);
+    for (int64_t i = 0; i < count; i++)
+        keep[i] = !keep[i];
+    o.shuffle = false;
+    if (status == RUNG_OK)
+        status = rungi_source_stream_again(s->train_source, &s->val_source);
+    if (status == RUNG_OK)
+        status = rung_sampler_stream(s->val_source, &o, &s->val_sampler);
+    free(keep);
+    return status;
+}
+
 // The training samples that are left, by data.sampler.
 static rung_status make_training(rungi_session *s, const parts *p)
 {
@@ -236,6 +268,12 @@ rung_status rungi_session_samplers(rungi_session *s, unsigned parts_wanted)
 {
     parts p = {0};
     rung_status status = s->c->data.val_split > 0 ? split(s, &p) : RUNG_OK;
+    bool streams = s->train_source && rungi_source_stream_archives(s->train_source) > 0;
+    if (status == RUNG_OK && streams) {
+        status = make_streams(s, &p);
+        free(p.order);
+        return status;
+    }
     if (status == RUNG_OK && p.order)
         status = rung_sampler_subset(p.order, p.held, false, 0, &s->val_sampler);
     if (status == RUNG_OK && (parts_wanted & RUNGI_SESSION_TRAIN))

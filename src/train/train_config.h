@@ -99,6 +99,8 @@ typedef struct rungi_data_config {
     char *weights; // "class", or a file
     bool replacement;
     int64_t draws; // auto: 0
+    bool stream;
+    int64_t shuffle_buffer;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;
