@@ -103,10 +103,10 @@ static void settle_stamp(rungi_conversion *c, rungi_string *text)
     struct stat info = {0};
     if (stat(o->from, &info) != 0)
         info.st_size = 0;
-    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %d %d %" PRId64 " %d", c->format,
+    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %d %d %d %" PRId64 " %d", c->format,
                      c->split, whole ? whole : o->from, c->source->count, o->height, o->width,
-                     o->crop, o->channels, (int)o->filter, o->keep_orientation, o->shard,
-                     (int)o->skip_bad);
+                     o->crop, o->channels, (int)o->filter, o->keep_orientation, o->jpeg_rows,
+                     o->shard, (int)o->skip_bad);
     rungi_string_add(text, " %lld %lld.%09ld", (long long)info.st_size,
                      (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
     for (int i = 0; c->source->class_names && i < c->source->class_count; i++)
@@ -133,6 +133,8 @@ static rung_status settle_note(rungi_conversion *c)
     if (c->raw)
         snprintf(size, sizeof size, ", resized to %dx%d%s", o->height, o->width,
                  o->crop ? ", cropped" : "");
+    else if (o->jpeg_rows)
+        snprintf(size, sizeof size, ", with restart markers");
     c->note =
         rungi_text_format("%s (%s, %s)%s", rungi_path_name(o->from), c->format, c->split, size);
     settle_stamp(c, &text);
@@ -178,6 +180,8 @@ static rung_status check_options(const rung_convert_options *o)
                UINT16_MAX);
     RUNG_CHECK(o->height > 0 || (!o->crop && !o->channels), RUNG_INVALID,
                "convert: crop and channels belong to raw pixels of a size");
+    RUNG_CHECK(!o->jpeg_rows || o->height == 0, RUNG_INVALID,
+               "convert: raw pixels are no JPEGs that could be rewritten");
     RUNG_CHECK(o->channels == 0 || o->channels == 1 || o->channels == 3, RUNG_INVALID,
                "convert: %d channels, must be 1 or 3", o->channels);
     RUNG_CHECK(o->shard >= 0 && o->num_workers >= 0, RUNG_INVALID,

@@ -50,6 +50,21 @@ rung_status rungi_convert_tokens(const rung_convert_options *options, rung_conve
 // Reads the source from where the sink stands and gives it every sample. convert_read.c
 rung_status rungi_convert_samples(rungi_conversion *c);
 
+// ---- reading, convert_read.c
+
+typedef struct rungi_convert_progress {
+    int64_t drop;    // good samples that stand already
+    int64_t written; // good samples so far, those included
+} rungi_convert_progress;
+
+// Gives a sample of the source to the sink.
+rung_status rungi_convert_give(rungi_conversion *c, rungi_convert_progress *p, int64_t index,
+                               const rung_view *fields);
+// Does a failure of this kind lie in the sample?
+bool rungi_convert_is_bad(rung_status status);
+// Reads every sample, rewrites its JPEG (options.jpeg_rows) and gives it. convert_rows.c
+rung_status rungi_convert_rows(rungi_conversion *c, rungi_convert_progress *p);
+
 // Tells the progress. Errors: RUNG_CANCELLED.
 rung_status rungi_convert_tell(const rungi_conversion *c, const char *stage, int64_t done,
                                int64_t total);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rungs pack and pack_raw. The data set is converted once, into a folder of the run, and its
-// pack is then measured as any other setting.
+// The rungs pack, pack_rows and pack_raw. The data set is converted once, into a folder of the run,
+// and its pack is then measured as any other setting.
 //
 // A pack of pictures holds the files as they are: each sample keeps its number, its bytes and its
-// name, so training gives the same bits. A pack of raw pixels holds pictures that were decoded and
-// resized before. Where training begins with the same resizing (data.resize [H, W], or [S] with
+// name, so training gives the same bits; so it does with JPEGs that are rewritten with restart
+// markers, which hold the same coefficients. A pack of raw pixels holds pictures that were decoded
+// and resized before. Where training begins with the same resizing (data.resize [H, W], or [S] with
 // data.center_crop [S]) that too gives the same bits. Where it cuts at random parts of the pictures
 // as they are (data.random_resized_crop), the pack has them as validation sees them, the shorter
 // side 8/7 of the crop and the middle cut out: other pixels, finer detail lost, the sides gone.
@@ -105,7 +106,7 @@ static bool on_progress(void *user, const char *stage, int64_t done, int64_t tot
 }
 
 static rung_status convert_part(work *w, const char *folder, const char *part, const char *from,
-                                const char *split, bool raw)
+                                const char *split, rungi_packing packing)
 {
     const rungi_data_config *d = &w->k->c->data;
     rung_convert_report report;
@@ -117,9 +118,10 @@ static rung_status convert_part(work *w, const char *folder, const char *part, c
                               .to = w->to,
                               .kind = RUNG_CONVERT_PACK,
                               .num_workers = cores > 1 ? cores : 0,
+                              .jpeg_rows = packing == RUNGI_PACKING_ROWS,
                               .progress = on_progress,
                               .progress_user = w};
-    if (raw) {
+    if (packing == RUNGI_PACKING_RAW) {
         raw_size size;
         rungi_effect effect;
         find_size(d, &size, &effect);
@@ -152,21 +154,22 @@ static void add_word_text(char *setting, size_t size, const char *text)
 }
 
 // Validation is converted too where the best configuration may come to need it.
-static rung_status convert(work *w, const char *folder, bool raw, char *setting, size_t size)
+static rung_status convert(work *w, const char *folder, rungi_packing packing, char *setting,
+                           size_t size)
 {
     const rungi_data_config *d = &w->k->c->data;
     bool own = *d->val_path != '\0';
-    bool kept = !raw || rungi_pack_raw_effect(w->k->c) != RUNGI_SEMANTIC;
+    bool kept = packing != RUNGI_PACKING_RAW || rungi_pack_raw_effect(w->k->c) != RUNGI_SEMANTIC;
     RUNG_CHECK(4 * strlen(folder) + 128 < size, RUNG_INVALID,
                "%s: the name of the run folder is too long", folder);
     RUNG_TRY(rungi_fs_make_folders(folder));
-    RUNG_TRY(convert_part(w, folder, "train", d->path, "train", raw));
+    RUNG_TRY(convert_part(w, folder, "train", d->path, "train", packing));
     snprintf(setting, size, "data.format=pack data.path=");
     add_word_text(setting, size, folder);
     if (d->val_split > 0 || !kept)
         return RUNG_OK;
     RUNG_TRY(
-        convert_part(w, folder, "val", own ? d->val_path : d->path, own ? "all" : "test", raw));
+        convert_part(w, folder, "val", own ? d->val_path : d->path, own ? "all" : "test", packing));
     if (!own)
         return RUNG_OK;
     snprintf(setting + strlen(setting), size - strlen(setting), " data.val.path=");
@@ -185,7 +188,7 @@ rung_status rungi_climb_pack(rungi_climb *k, const rungi_rung *rung, char *setti
     work w = {.k = k, .name = rung->name, .limit = (uint64_t)k->c->ladder.pack_limit};
     folder_of(k, rung, folder);
     int64_t began = rungi_now(k->context);
-    RUNG_TRY(convert(&w, folder, rung->packing == RUNGI_PACKING_RAW, setting, size));
+    RUNG_TRY(convert(&w, folder, rung->packing, setting, size));
     snprintf(line, sizeof line, "%s: %s converted in %.1f s", rung->name,
              rungi_text_bytes(w.spent, bytes, sizeof bytes),
              (double)(rungi_now(k->context) - began) * 1e-9);

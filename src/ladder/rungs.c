@@ -214,6 +214,18 @@ static bool pack(const rungi_train_config *c, char *setting, size_t size, char *
     return true;
 }
 
+static bool pack_rows(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_data_config *d = &c->data;
+    if (strcmp(d->format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!d->random_resized_size.count && !d->random_crop_size.count && !d->center_crop.count)
+        return say(why, why_size, "nothing is cut out of the pictures");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
 static bool pack_raw(const rungi_train_config *c, char *setting, size_t size, char *why,
                      size_t why_size)
 {
@@ -252,6 +264,8 @@ const rungi_rung rungi_rungs[] = {
     {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
      augment_device},
     {"pack", "the pictures' files in one pack", RUNGI_EXACT, pack, .packing = RUNGI_PACKING_FILES},
+    {"pack_rows", "JPEGs in a pack whose rows above a crop are passed over", RUNGI_EXACT, pack_rows,
+     .packing = RUNGI_PACKING_ROWS},
     {"pack_raw", "a pack of pixels, decoded and resized before", RUNGI_EXACT, pack_raw,
      .not_kept = "not kept: random parts are cut from pictures that were resized before",
      .packing = RUNGI_PACKING_RAW},

@@ -16,6 +16,7 @@ typedef enum rungi_effect {
 typedef enum rungi_packing {
     RUNGI_PACKING_NONE,
     RUNGI_PACKING_FILES, // a pack of the pictures as they are
+    RUNGI_PACKING_ROWS,  // the same, JPEGs with restart markers
     RUNGI_PACKING_RAW,   // a pack of pixels, resized
 } rungi_packing;
 
