@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/error.h"
@@ -215,7 +216,7 @@ static rung_status convert(rung_context *context, const rung_convert_options *op
                            rung_convert_report *report_out)
 {
     rung_convert_kind kind;
-    rungi_conversion c = {.context = context, .options = options};
+    rungi_conversion c = {.context = context, .options = options, .lock = -1};
     RUNG_TRY(check_options(options));
     RUNG_TRY(settle_kind(options, &kind));
     bool tokens = kind == RUNG_CONVERT_TOKENS;
@@ -232,6 +233,8 @@ static rung_status convert(rung_context *context, const rung_convert_options *op
         snprintf(report_out->split, sizeof report_out->split, "%s", c.split);
     }
     rung_source_destroy(&c.source);
+    if (c.lock >= 0)
+        close(c.lock);
     free(c.note);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct rungi_conversion {
     char *note;
     rung_convert_report report;
     rungi_sink *sink;
+    int lock; // of the folder that is being made; -1: none
 } rungi_conversion;
 
 // A sample to be written.
@@ -83,9 +84,10 @@ rung_status rungi_convert_check_pictures(const rungi_conversion *c, const char *
 // The label of a sample.
 int64_t rungi_convert_label(const rungi_conversion *c, const rungi_convert_sample *sample);
 
-// Makes the folder TO.partial. What an earlier call left in it stays if that call made the same of
-// the same: a file .stamp in it says so. `path_out` is RUNGI_PATH_MAX long.
-rung_status rungi_convert_begin_folder(const rungi_conversion *c, char *path_out);
+// Makes the folder TO.partial, and locks it until c->lock is closed. What an earlier call left in
+// it stays if that call made the same of the same: a file .stamp in it says so. `path_out` is
+// RUNGI_PATH_MAX long. Errors: RUNG_IO, also when another process is writing it.
+rung_status rungi_convert_begin_folder(rungi_conversion *c, char *path_out);
 // Removes .stamp, flushes the folder and renames it to TO.
 rung_status rungi_convert_end_folder(const rungi_conversion *c, const char *path);
 

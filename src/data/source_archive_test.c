@@ -66,6 +66,22 @@ static void compressed(void **state)
     assert_int_equal(mkdir(folder.path, 0777), 0);
 }
 
+// What `rung convert` takes, found with one look: the training part of what has others, or all.
+static void some_of_it(void **state)
+{
+    (void)state;
+    rung_source *source;
+    const char *split;
+    const rungi_tar_options some = {.split = "some"};
+    assert_ok(rungi_source_open_tar(context, DATA "splits.tar.gz", &some, &split, &source));
+    assert_string_equal(split, "train");
+    assert_int_equal(source->count, 6);
+    rung_source_destroy(&source);
+    assert_ok(rungi_source_open_tar(context, DATA "pax.tar", &some, &split, &source));
+    assert_string_equal(split, "all");
+    rung_source_destroy(&source);
+}
+
 // Cut anywhere: refused by name, or (in the padding behind the end mark) all there.
 static void cut_compressed(void **state)
 {
@@ -309,10 +325,10 @@ static void cifar10_as_it_comes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compressed),          cmocka_unit_test(cut_compressed),
-        cmocka_unit_test(too_large),           cmocka_unit_test(writes_archives),
-        cmocka_unit_test(class_names),         cmocka_unit_test(arrays),
-        cmocka_unit_test(cifar10_as_it_comes),
+        cmocka_unit_test(some_of_it),      cmocka_unit_test(compressed),
+        cmocka_unit_test(cut_compressed),  cmocka_unit_test(too_large),
+        cmocka_unit_test(writes_archives), cmocka_unit_test(class_names),
+        cmocka_unit_test(arrays),          cmocka_unit_test(cifar10_as_it_comes),
     };
     return RUN_GROUP(tests, group_set_up);
 }
