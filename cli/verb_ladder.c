@@ -87,9 +87,11 @@ static void print_end(const rung_ladder_result *r, const char *run, const char *
                c->epochs, c->best_metric, c->base_metric, c->margin,
                c->equal ? "equal" : "NOT EQUAL");
         printf("epoch: %.1f s, base %.1f s (%.2fx); checkpoint reloads to the same counts: %s; "
-               "each sample once an epoch: %s\n",
+               "%s: %s\n",
                c->best_seconds, c->base_seconds, c->base_seconds / c->best_seconds,
-               c->reload_equal ? "yes" : "NO", c->coverage_ok ? "yes" : "NO");
+               c->reload_equal ? "yes" : "NO",
+               c->weighted ? "as many samples drawn" : "each sample once an epoch",
+               c->coverage_ok ? "yes" : "NO");
     } else if (*c->detail) {
         printf("confirmation %s\n", c->detail);
     }

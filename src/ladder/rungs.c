@@ -191,6 +191,52 @@ static bool threads(const rungi_train_config *c, char *setting, size_t size, cha
     return true;
 }
 
+// Data sets whose samples are files, or parts of archives.
+static bool of_files(const rungi_train_config *c, char *why, size_t why_size)
+{
+    static const char *const formats[] = {"image_folder", "list", "tar"};
+    if (c->data.source != RUNGI_DATA_REAL)
+        return say(why, why_size, "the data are not read from a data set");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(c->data.format, formats[i]) == 0)
+            return true;
+    return say(why, why_size, "the data set is not of pictures as files");
+}
+
+static bool pack(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") == 0)
+        return say(why, why_size, "the base has it already");
+    if (!of_files(c, why, why_size))
+        return false;
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
+static bool pack_rows(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_data_config *d = &c->data;
+    if (strcmp(d->format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!d->random_resized_size.count && !d->random_crop_size.count && !d->center_crop.count)
+        return say(why, why_size, "nothing is cut out of the pictures");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
+static bool pack_raw(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!rungi_pack_raw_possible(c))
+        return say(why, why_size, "nothing says to which size pictures are to be resized first");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
 static bool preloaded(const rungi_train_config *c, char *setting, size_t size, char *why,
                       size_t why_size)
 {
@@ -307,6 +353,13 @@ const rungi_rung rungi_rungs[] = {
     {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},
     {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
      augment_device},
+    {"pack", "the pictures' files in one pack", RUNGI_EXACT, pack, .packing = RUNGI_PACKING_FILES},
+    {"pack_rows", "JPEGs in a pack whose rows above a crop are passed over", RUNGI_EXACT, pack_rows,
+     .packing = RUNGI_PACKING_ROWS},
+    {"pack_raw", "a pack of pixels, decoded and resized before", RUNGI_EXACT, pack_raw,
+     .effect_in = rungi_pack_raw_effect,
+     .not_kept = "not kept: random parts are cut from pictures that were resized before",
+     .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,

@@ -62,6 +62,14 @@ static rung_status check_data(const rungi_options *o, const rungi_train_config *
         return rungi_options_fail(o, "data.augment_on",
                                   "is device, which cannot be combined with data.mixup or "
                                   "data.cutmix: set it to worker");
+    if (d->sampler != RUNGI_SAMPLER_AUTO && d->shuffle_by == RUNGI_SHUFFLE_GROUP)
+        return rungi_options_fail(o, "data.shuffle_by",
+                                  "group is an order of its own: leave data.sampler at auto");
+    if (d->stream && strcmp(d->format, "tar") != 0)
+        return rungi_options_fail(o, "data.stream", "is for data.format tar, not %s", d->format);
+    if (d->sampler != RUNGI_SAMPLER_WEIGHTED && (d->draws || !d->replacement))
+        rungi_options_note(o, context, d->draws ? "data.draws" : "data.replacement",
+                           "ignored, because data.sampler is not weighted");
     if (v->device.copy == RUNGI_COPY_DIRECT && (d->pin_memory || d->non_blocking))
         rungi_options_note(o, context, d->pin_memory ? "data.pin_memory" : "data.non_blocking",
                            "ignored: a CPU device reads batches where they lie");

@@ -163,6 +163,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
         image = *o->image;
     } else {
         RUNG_TRY(rungi_session_open_data(s, o->parts));
+        RUNG_TRY(rungi_session_check_fields(s));
         RUNG_TRY(rungi_session_image(s, &image));
     }
     RUNG_TRY(build_graph(s, &image));

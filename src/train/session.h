@@ -88,8 +88,15 @@ rung_status rungi_session_of_data(rung_context *context, const rung_config *conf
 // or has in another shape.
 rung_status rungi_session_begin(rungi_session *s);
 
-// session_data.c: sources, samplers, loaders.
+// session_sampler.c: the split, and the order of the training samples (data.sampler). Called once
+// the sources are open.
+rung_status rungi_session_samplers(rungi_session *s, unsigned parts);
+
+// session_data.c: sources, loaders.
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
+// Are samples pictures with one label? No built-in network takes anything else. Errors:
+// RUNG_UNSUPPORTED.
+rung_status rungi_session_check_fields(const rungi_session *s);
 // Opens the source of training or validation data. The caller owns it.
 rung_status rungi_session_open_source(const rungi_session *s, bool validation,
                                       rung_source **source_out);

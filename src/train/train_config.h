@@ -49,6 +49,12 @@ typedef enum rungi_shuffle_by {
     RUNGI_SHUFFLE_GROUP,
 } rungi_shuffle_by;
 
+typedef enum rungi_sampler_kind {
+    RUNGI_SAMPLER_AUTO,
+    RUNGI_SAMPLER_WEIGHTED,
+    RUNGI_SAMPLER_BY_LENGTH,
+} rungi_sampler_kind;
+
 typedef enum rungi_split_by {
     RUNGI_SPLIT_RANDOM,
     RUNGI_SPLIT_NAME,
@@ -91,6 +97,12 @@ typedef struct rungi_data_config {
     double val_split;
     rungi_split_by val_split_by;
     rungi_shuffle_by shuffle_by;
+    rungi_sampler_kind sampler;
+    char *weights; // "class", or a file
+    bool replacement;
+    int64_t draws; // auto: 0
+    bool stream;
+    int64_t shuffle_buffer;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;
@@ -227,6 +239,7 @@ typedef struct rungi_ladder_config {
     int64_t baselines;
     int64_t confirm_epochs; // auto: 0
     double min_accuracy;    // none: -1
+    int64_t pack_limit;     // bytes
     bool quick;
 } rungi_ladder_config;
 
