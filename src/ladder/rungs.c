@@ -176,6 +176,16 @@ static bool huge_pages(const rungi_train_config *c, char *setting, size_t size, 
     return true;
 }
 
+static bool recompute(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_texts *list = &c->memory.recompute;
+    if (list->count && strcmp(list->data[0], "none") != 0)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "memory.recompute=auto");
+    return true;
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -217,6 +227,7 @@ const rungi_rung rungi_rungs[] = {
     {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
      augment_device},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
+    {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {0},
 };

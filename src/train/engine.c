@@ -114,6 +114,10 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
                               .kernels = e->options.kernels,
                               .winograd = e->options.winograd,
                               .tuning = e->options.tuning,
+                              .recompute = e->options.recompute,
+                              .recompute_layers = e->options.recompute_layers,
+                              .n_recompute_layers = e->options.n_recompute_layers,
+                              .budget = e->options.budget,
                               .arena = e->arenas[0]};
     RUNG_TRY(rung_compile(e->graph, e->state, &o, &x->plan));
     x->instances[0] = x->plan->instance;

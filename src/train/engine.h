@@ -26,8 +26,12 @@ typedef struct rungi_engine_options {
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
-    rung_tuning *tuning;      // borrowed; NULL: kernels by each operator's order
-    rungi_timeline *timeline; // borrowed; NULL: none
+    rung_tuning *tuning;                 // borrowed; NULL: kernels by each operator's order
+    rungi_timeline *timeline;            // borrowed; NULL: none
+    rung_recompute recompute;            // of training plans
+    const char *const *recompute_layers; // borrowed
+    int n_recompute_layers;
+    uint64_t budget; // bytes of each arena; 0: no limit
 } rungi_engine_options;
 
 // A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.

@@ -72,17 +72,17 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
     RUNG_TRY(rungi_timeline_create(s->context, TIMELINE_SPANS, timeline_off, &s->timeline));
-    return rungi_engine_create(s->graph, s->state,
-                               &(rungi_engine_options){.exact = c->exact,
-                                                       .shards = (int)c->train.shards,
-                                                       .fuse = c->plan.fuse,
-                                                       .fuse_optimizer = c->plan.fuse_optimizer,
-                                                       .layout = c->plan.layout,
-                                                       .kernels = c->plan.kernels,
-                                                       .winograd = c->plan.winograd,
-                                                       .tuning = s->tuning,
-                                                       .timeline = s->timeline},
-                               &s->engine);
+    rungi_engine_options o = {.exact = c->exact,
+                              .shards = (int)c->train.shards,
+                              .fuse = c->plan.fuse,
+                              .fuse_optimizer = c->plan.fuse_optimizer,
+                              .layout = c->plan.layout,
+                              .kernels = c->plan.kernels,
+                              .winograd = c->plan.winograd,
+                              .tuning = s->tuning,
+                              .timeline = s->timeline};
+    RUNG_TRY(rungi_session_memory_options(s, &o));
+    return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
 
 static rung_status make_optimizer(rungi_session *s)
@@ -102,7 +102,7 @@ static rung_status make_optimizer(rungi_session *s)
     const rung_param_group no_decay = {.lr_multiplier = 1, .weight_decay = 0};
     o.groups = &no_decay;
     o.group_count = 1;
-    return rung_optimizer_create(s->context, &o, s->segments, s->n_segments, &s->optimizer);
+    return rungi_session_make_optimizer(s, &o);
 }
 
 static rung_status make_schedule(rungi_session *s)
@@ -208,6 +208,8 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
     rung_optimizer_destroy(&s->optimizer);
+    for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
+        rung_device_free(s->device, s->optimizer_state[i]);
     rungi_session_keep_tuning(s);
     rungi_engine_destroy(&s->engine);
     rung_tuning_destroy(&s->tuning);

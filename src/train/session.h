@@ -52,7 +52,8 @@ typedef struct rungi_session {
     rung_segment *segments; // parameters in the order of the flat buffer
     int64_t n_segments;
     rung_optimizer *optimizer;
-    rung_schedule schedule; // resolved
+    float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
+    rung_schedule schedule;                        // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
 
@@ -126,6 +127,12 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
+
+// session_memory.c: fills what memory.recompute and memory.budget say about plans.
+// Errors: RUNG_NO_MEMORY when weights, gradients and optimizer alone take the budget.
+rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o);
+// Makes s->optimizer with its state in the device's memory.
+rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o);
 
 // session_step.c: what the optimizer is to do in step `step` (from 0).
 rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step);
