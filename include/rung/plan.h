@@ -66,7 +66,8 @@ typedef struct rung_compile_options {
     const char *const *recompute_layers; // LAYERS: patterns of layer names
     int n_recompute_layers;
     uint64_t budget; // bytes that the arena may take; 0: no limit
-    bool plan_only;  // for looking at alone: takes no memory and cannot be run
+    // For looking at alone: takes no memory, cannot be run, and may miss the budget.
+    bool plan_only;
 } rung_compile_options;
 
 // Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,

@@ -90,6 +90,7 @@ rung_status rungi_plan_arrange(rung_plan *p)
     free(before.tensors);
     RUNG_TRY(status);
     rungi_plan_count_again(p);
-    RUNG_TRY(check_budget(p));
+    if (!p->options.plan_only)
+        RUNG_TRY(check_budget(p));
     return rungi_plan_prepare_again(p);
 }

@@ -81,6 +81,12 @@ bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan *
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
 
+// How such a plan is compiled, for others that are only to be looked at: the outputs are all.
+rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
+                                               int64_t count);
+// Shards that run at once.
+int rungi_engine_width(const rungi_engine *engine);
+
 // Bytes that the engine holds beside the state: arenas, shard gradients, statistics.
 uint64_t rungi_engine_bytes(const rungi_engine *engine);
 

@@ -16,6 +16,7 @@ static const char *const kernels[] = {
 };
 
 static const rungi_option_word auto_words[] = {{"auto", 0}, {0}};
+static const rungi_option_word recompute_words[] = {{"none", 0}, {"auto", 0}, {0}};
 static const rungi_option_word none_words[] = {{"none", 0}, {0}};
 static const rungi_option_word no_limit_words[] = {{"none", -1}, {0}};
 
@@ -72,7 +73,8 @@ const rungi_option rungi_memory_options[] = {
     {.key = "memory.recompute",
      .type = RUNGI_OPTION_TEXTS,
      RUNGI_AT(rungi_memory_config, recompute),
-     .initial = "none",
+     .initial = "[none]",
+     .words = recompute_words,
      .help = "What backward computes again instead of keeping it, for less memory and more time, "
              "with the same bits: auto plans it (as much as memory.budget asks for; without one, "
              "what adds a fifth to the time at most), [layer1.*] names layers by patterns with * "
