@@ -33,6 +33,7 @@ typedef struct rungi_again {
 
 typedef RUNGI_ARRAY(int) rungi_moves; // a step, or ~tensor to forget
 
+// recompute_view.c
 rung_status rungi_again_init(rungi_again *a, rung_plan *p);
 void rungi_again_fini(rungi_again *a);
 
@@ -42,7 +43,7 @@ static inline int rungi_again_uses(const rungi_again *a, int step, const rungi_u
     return a->begin[step + 1] - a->begin[step];
 }
 
-// ---- moves (recompute_moves.c) ----------------------------------------------------------------
+// ---- moves (recompute_moves.c, recompute_apply.c) ---------------------------------------------
 
 // Adds backward steps [begin, end), and before each what must be done again so that all that it
 // reads is there. `there` is by tensor, and changes.

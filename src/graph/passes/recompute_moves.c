@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of the recompute pass: what they take, and making a plan of one.
-#include "graph/passes/recompute.h"
+// Schedules of the recompute pass, and what they take.
+#include "graph/passes/recompute_walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,51 +40,6 @@ bool rungi_moves_backward(const rungi_again *a, int begin, int end, bool *there,
     return true;
 }
 
-// ---- instances --------------------------------------------------------------------------------
-
-// Walks through a schedule and says which instance each use is of.
-typedef struct walk {
-    const rungi_again *a;
-    int *now; // by tensor: its latest instance, -1: none yet
-    bool *there;
-} walk;
-
-static bool walk_init(walk *w, const rungi_again *a)
-{
-    *w = (walk){.a = a};
-    w->now = calloc((size_t)a->n_tensors + 1, sizeof *w->now);
-    w->there = calloc((size_t)a->n_tensors + 1, sizeof *w->there);
-    for (int i = 0; w->now && i < a->n_tensors; i++)
-        w->now[i] = -1;
-    return w->now && w->there;
-}
-
-static void walk_fini(walk *w)
-{
-    free(w->now);
-    free(w->there);
-}
-
-// Does this use need an instance of its own? A value that is still there is written over with the
-// same bits, but for output 0, which may come to share memory with an input.
-static bool needs_instance(const walk *w, const rungi_use *use)
-{
-    if (w->now[use->root] < 0)
-        return true;
-    bool again = use->write && w->a->writer[use->root] >= 0;
-    return again && (use->main || !w->there[use->root]);
-}
-
-// Takes `instance` as the use's. False: only this step sees it.
-static bool take_instance(walk *w, const rungi_use *use, int instance)
-{
-    if (use->write && use->main && w->there[use->root] && w->now[use->root] >= 0)
-        return false;
-    w->now[use->root] = instance;
-    w->there[use->root] = true;
-    return true;
-}
-
 // ---- what it takes ----------------------------------------------------------------------------
 
 typedef struct life {
@@ -95,7 +50,7 @@ typedef struct life {
 } life;
 
 typedef struct meter {
-    walk w;
+    rungi_walk w;
     RUNGI_ARRAY(life) lives;
     int ignored;
 } meter;
@@ -109,12 +64,12 @@ static size_t bytes_of(const meter *m, int root)
 static bool use_at(meter *m, const rungi_use *use, int time, int *instance_out)
 {
     int instance = m->w.now[use->root];
-    if (needs_instance(&m->w, use)) {
+    if (rungi_walk_needs(&m->w, use)) {
         instance = (int)m->lives.count;
         life l = {use->root, bytes_of(m, use->root), use->write ? time : 0, time, -1};
         if (!rungi_array_push(&m->lives, l))
             return false;
-        take_instance(&m->w, use, instance);
+        rungi_walk_take(&m->w, use, instance);
     }
     m->w.there[use->root] = true;
     m->lives.data[instance].last = time;
@@ -190,7 +145,7 @@ rung_status rungi_moves_take(const rungi_again *a, const rungi_moves *moves, con
                              int ignored, rungi_take *take_out)
 {
     meter m = {.ignored = ignored};
-    bool good = walk_init(&m.w, a);
+    bool good = rungi_walk_init(&m.w, a);
     *take_out = (rungi_take){0};
     for (size_t t = 0; good && t < moves->count; t++) {
         int move = moves->data[t];
@@ -206,173 +161,7 @@ rung_status rungi_moves_take(const rungi_again *a, const rungi_moves *moves, con
             m.lives.data[m.w.now[r]].last = (int)moves->count;
     take_out->peak = good ? peak_of(&m, (int)moves->count + 1) : SIZE_MAX;
     rungi_array_fini(&m.lives);
-    walk_fini(&m.w);
+    rungi_walk_fini(&m.w);
     RUNG_CHECK(take_out->peak != SIZE_MAX, RUNG_NO_MEMORY, "no memory to plan memory");
-    return RUNG_OK;
-}
-
-// ---- the plan ---------------------------------------------------------------------------------
-
-typedef struct maker {
-    walk w;
-    rungi_again *a;
-    int *seen; // by tensor of the old plan: its alias of the latest instance's memory, -1: none
-    bool failed;
-} maker;
-
-// A fresh tensor like `root`, not an output.
-static int fresh_tensor(maker *m, int root)
-{
-    rungi_tensor t = m->a->p->tensors.data[root];
-    t.keep = false;
-    int index = rungi_plan_tensor(m->a->p, &t);
-    m->failed |= index < 0;
-    return index;
-}
-
-// A copy of an operand list in which each operand is of the instance that `as` (by root) names.
-static const rungi_operand *mapped(maker *m, const rungi_operand *list, int n, const int *as)
-{
-    rung_plan *p = m->a->p;
-    if (!list || n < 1)
-        return list;
-    rungi_operand *copy = rungi_plan_block(p, sizeof *copy * (size_t)n);
-    m->failed |= !copy;
-    for (int i = 0; copy && i < n; i++) {
-        copy[i] = list[i];
-        if (list[i].buffer < 0)
-            continue;
-        int root = p->tensors.data[list[i].buffer].root, now = as[root];
-        if (now < 0 || now == root)
-            continue;
-        if (list[i].buffer == root) {
-            copy[i].buffer = now;
-        } else {
-            int alias = rungi_plan_alias(p, now, &list[i]);
-            m->failed |= alias < 0;
-            if (alias >= 0) {
-                p->tensors.data[alias].value = p->tensors.data[list[i].buffer].value;
-                copy[i].buffer = alias;
-            }
-        }
-    }
-    return copy;
-}
-
-static void map_fused(maker *m, rungi_query *q, const int *reads, const int *writes)
-{
-    if (!q->n_fused)
-        return;
-    rungi_fused *list = rungi_plan_block(m->a->p, sizeof *list * (size_t)q->n_fused);
-    m->failed |= !list;
-    for (int i = 0; list && i < q->n_fused; i++) {
-        list[i] = q->fused[i];
-        list[i].in = mapped(m, q->fused[i].in, q->fused[i].n_in, reads);
-        list[i].out = mapped(m, q->fused[i].out, q->fused[i].op->n_out,
-                             q->pass == RUNGI_FORWARD ? writes : reads);
-    }
-    if (list)
-        q->fused = list;
-}
-
-// Which instances the step's uses are of: `reads` and `writes` by root. True when one is not the
-// original.
-static bool assign(maker *m, int step, bool again, int *reads, int *writes)
-{
-    const rungi_use *uses;
-    int n = rungi_again_uses(m->a, step, &uses);
-    bool moved = again;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < n; i++) {
-            if (uses[i].write != pass)
-                continue;
-            int root = uses[i].root, instance = m->w.now[root];
-            if (needs_instance(&m->w, &uses[i])) {
-                instance = again && uses[i].write ? fresh_tensor(m, root) : root;
-                take_instance(&m->w, &uses[i], instance);
-            }
-            m->w.there[root] = true;
-            (pass ? writes : reads)[root] = instance;
-            moved |= instance != root;
-        }
-    return moved;
-}
-
-static void add_step(maker *m, int index, bool again, int *reads, int *writes, rungi_step *out)
-{
-    rung_plan *p = m->a->p;
-    *out = p->steps.data[index];
-    if (!assign(m, index, again, reads, writes))
-        return;
-    rungi_query *q = &out->q;
-    out->stale = true;
-    if (q->pass == RUNGI_FORWARD) {
-        q->in = mapped(m, q->in, q->n_in, reads);
-        q->out = mapped(m, q->out, q->n_out, writes);
-    } else {
-        q->in = mapped(m, q->in, q->n_in, reads);
-        q->out = mapped(m, q->out, q->n_out, reads);
-        q->gout = mapped(m, q->gout, q->op->n_out, reads);
-        q->gin = mapped(m, q->gin, q->n_in, writes);
-    }
-    map_fused(m, q, reads, writes);
-    if (!again)
-        return;
-    out->again = true;
-    out->setup.state = NULL;
-    out->refusals = NULL;
-    if (out->workspace >= 0)
-        out->workspace = fresh_tensor(m, out->workspace);
-}
-
-static rung_status make_steps(maker *m, const rungi_moves *moves, rungi_step *steps, size_t *count)
-{
-    size_t tensors = (size_t)m->a->n_tensors;
-    bool *done = calloc((size_t)m->a->n_steps + 1, sizeof *done);
-    int *reads = calloc(tensors + 1, sizeof *reads), *writes = calloc(tensors + 1, sizeof *writes);
-    m->failed |= !done || !reads || !writes;
-    for (size_t i = 0; !m->failed && i < tensors; i++)
-        reads[i] = writes[i] = -1;
-    for (size_t i = 0; !m->failed && i < moves->count; i++) {
-        int move = moves->data[i];
-        if (move < 0) {
-            m->w.there[~move] = false;
-            continue;
-        }
-        const rungi_use *uses;
-        int n = rungi_again_uses(m->a, move, &uses);
-        add_step(m, move, done[move], reads, writes, &steps[(*count)++]);
-        done[move] = true;
-        for (int k = 0; k < n; k++)
-            reads[uses[k].root] = writes[uses[k].root] = -1;
-    }
-    free(done);
-    free(reads);
-    free(writes);
-    RUNG_CHECK(!m->failed, RUNG_NO_MEMORY, "no memory for a plan");
-    return RUNG_OK;
-}
-
-rung_status rungi_moves_apply(rungi_again *a, const rungi_moves *moves)
-{
-    rung_plan *p = a->p;
-    maker m = {.a = a};
-    size_t count = 0;
-    rungi_step *steps = calloc(moves->count + 1, sizeof *steps);
-    m.failed = !walk_init(&m.w, a) || !steps;
-    rung_status status = RUNG_OK;
-    if (m.failed)
-        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a plan");
-    if (status == RUNG_OK)
-        status = make_steps(&m, moves, steps, &count);
-    walk_fini(&m.w);
-    if (status != RUNG_OK) {
-        free(steps);
-        return status;
-    }
-    free(p->steps.data);
-    p->steps.data = steps;
-    p->steps.count = count;
-    p->steps.capacity = moves->count + 1;
     return RUNG_OK;
 }
