@@ -193,6 +193,17 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
     return RUNG_OK;
 }
 
+const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
+{
+    const rungi_shard_plan *largest = NULL;
+    for (size_t i = 0; i < e->entries.count; i++) {
+        const rungi_shard_plan *x = e->entries.data[i];
+        if (x->training && (!largest || x->count > largest->count))
+            largest = x;
+    }
+    return largest ? largest->plan : NULL;
+}
+
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {

@@ -81,6 +81,9 @@ bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan *
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
 
+// The training plan of the largest batches so far, or NULL.
+const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
+
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
