@@ -169,8 +169,10 @@ static void draw_bottom(stack *s)
         double from = rungi_svg_place(&s->x, (double)chart->parts[i].begin);
         double to = rungi_svg_place(
             &s->x, (double)(i + 1 < chart->n_parts ? chart->parts[i + 1].begin : chart->points));
-        if (i > 0)
-            rungi_svg_line(s->out, "rg-ref", from, s->y.to, from, bottom + 36);
+        if (i > 0) { // not through the numbers
+            rungi_svg_line(s->out, "rg-ref", from, s->y.to, from, bottom);
+            rungi_svg_line(s->out, "rg-ref", from, bottom + 24, from, bottom + 38);
+        }
         if (rungi_svg_text_width(chart->parts[i].name, TEXT_SIZE) <= to - from - 8)
             rungi_svg_text(s->out, "rg-text", "middle", TEXT_SIZE, (from + to) / 2, bottom + 35,
                            to - from, chart->parts[i].name);

@@ -22,10 +22,11 @@ const char *rung_fit_way_name(rung_fit_way way)
 // ---- one prediction ---------------------------------------------------------------------------
 
 static rung_status make_plan(const rungi_session *s, bool training, int64_t count, rung_fit_way way,
-                             rung_plan **plan_out)
+                             bool fuse, rung_plan **plan_out)
 {
     rung_compile_options o = rungi_engine_plan_options(s->engine, training, count);
     o.plan_only = true;
+    o.fuse = fuse;
     o.arena = NULL;
     o.recompute = way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
     o.budget = way == RUNG_FIT_LEAST ? 1 : 0;
@@ -84,6 +85,12 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
                               rung_fit_row *row, rung_plan **plan_out)
 {
+    return rungi_fit_predict_fused(s, batch, way, s->c->plan.fuse, row, plan_out);
+}
+
+rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
+                                    bool fuse, rung_fit_row *row, rung_plan **plan_out)
+{
     int shards = s->c->exact ? (int)s->c->train.shards : 1;
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
@@ -93,11 +100,11 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_wa
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     rung_plan *plan = NULL, *eval = NULL;
     *row = (rung_fit_row){.batch = batch, .way = way, .seconds = NAN};
-    RUNG_TRY(make_plan(s, true, most, way, &plan));
+    RUNG_TRY(make_plan(s, true, most, way, fuse, &plan));
     rung_plan_memory m = rung_plan_memory_use(plan);
     uint64_t arena = m.arena;
     if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER) {
-        rung_status status = make_plan(s, false, most, way, &eval);
+        rung_status status = make_plan(s, false, most, way, fuse, &eval);
         if (status != RUNG_OK) {
             rung_plan_destroy(&plan);
             return status;

@@ -30,5 +30,8 @@ double rungi_fit_seconds(const rungi_fit_times *times, const rung_plan *plan);
 // plan is of the largest shard; the caller destroys it.
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
                               rung_fit_row *row_out, rung_plan **plan_out);
+// The same with plan.fuse as given.
+rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
+                                    bool fuse, rung_fit_row *row_out, rung_plan **plan_out);
 
 #endif

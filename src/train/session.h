@@ -128,6 +128,10 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
 
+// session_oom.c: after a call about batches of `batch` returned `status`: when that is
+// RUNG_NO_MEMORY, adds to the message what holds the memory and what would help. Returns `status`.
+rung_status rungi_session_no_memory(const rungi_session *s, int64_t batch, rung_status status);
+
 // session_memory.c: fills what memory.recompute and memory.budget say about plans.
 // Errors: RUNG_NO_MEMORY when weights, gradients and optimizer alone take the budget.
 rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o);

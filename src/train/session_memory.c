@@ -49,6 +49,7 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
 
 rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o)
 {
+    rungi_device_set_cap(s->device, (uint64_t)s->c->memory.budget);
     uint64_t bytes = (uint64_t)s->state->flat_size * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {
         RUNG_TRY(rung_device_alloc(s->device, bytes, "optimizer state",
