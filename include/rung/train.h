@@ -11,6 +11,7 @@
 //   environment.txt  machine, libraries, compiler
 //   metrics.jsonl    one object a line; metrics.csv, loss.svg, confusion.csv at the end
 //   events.out.tfevents...
+//   memory.json      what a step holds at each of its operators, and whose; memory.svg
 //   trace.json       spans of the last steps, for Perfetto or chrome://tracing
 //   checkpoints/     step-00000100/, ..., and the marks latest and best
 #ifndef RUNG_TRAIN_H

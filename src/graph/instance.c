@@ -13,14 +13,24 @@ static rung_status arena_reserve(rung_arena *arena, size_t bytes)
     if (arena->bytes >= bytes && arena->data)
         return RUNG_OK;
     void *data;
-    rung_device_free(arena->device, arena->data);
+    size_t before = arena->data ? arena->bytes : 0;
+    rungi_device_free_now(arena->device, arena->data);
     arena->data = NULL;
     arena->bytes = 0;
-    RUNG_TRY(rung_device_alloc(arena->device, bytes, "activations", &data));
-    arena->data = data;
-    arena->bytes = bytes;
     arena->generation++;
-    return RUNG_OK;
+    rung_status status = rung_device_alloc(arena->device, bytes, "activations", &data);
+    if (status == RUNG_OK) {
+        arena->data = data;
+        arena->bytes = bytes;
+        return RUNG_OK;
+    }
+    // Plans that fitted go on with what they had.
+    rung_error error = *rung_error_last();
+    if (before && rung_device_alloc(arena->device, before, "activations", &data) == RUNG_OK) {
+        arena->data = data;
+        arena->bytes = before;
+    }
+    return rungi_fail_adopt(&error);
 }
 
 rung_status rung_arena_create(rung_device *device, rung_arena **arena_out)
@@ -36,7 +46,7 @@ void rung_arena_destroy(rung_arena **arena)
 {
     if (!arena || !*arena)
         return;
-    rung_device_free((*arena)->device, (*arena)->data);
+    rungi_device_free_now((*arena)->device, (*arena)->data);
     free(*arena);
     *arena = NULL;
 }

@@ -176,6 +176,16 @@ static bool huge_pages(const rungi_train_config *c, char *setting, size_t size, 
     return true;
 }
 
+static bool recompute(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_texts *list = &c->memory.recompute;
+    if (list->count && strcmp(list->data[0], "none") != 0)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "memory.recompute=auto");
+    return true;
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -361,6 +371,7 @@ const rungi_rung rungi_rungs[] = {
      .not_kept = "not kept: random parts are cut from pictures that were resized before",
      .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
+    {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
      .effect_in = ddp_effect,

@@ -244,11 +244,12 @@ rung_status rungi_optimizer_create_in(const rung_context *context,
 rung_status rungi_optimizer_create_part(const rung_context *context,
                                         const rung_optimizer_options *options,
                                         const rung_segment *segments, int64_t count, int64_t begin,
-                                        int64_t end, rung_optimizer **optimizer_out)
+                                        int64_t end, float *const *state,
+                                        rung_optimizer **optimizer_out)
 {
     RUNG_CHECK(begin >= 0 && begin % 16 == 0 && end >= begin, RUNG_INVALID,
                "an optimizer cannot have the part [%lld, %lld)", (long long)begin, (long long)end);
-    return create(context, options, segments, count, NULL, begin, end, optimizer_out);
+    return create(context, options, segments, count, state, begin, end, optimizer_out);
 }
 
 rung_status rung_optimizer_create(const rung_context *context,

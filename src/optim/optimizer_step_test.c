@@ -213,7 +213,7 @@ static void parts_make_a_step(void **state)
         assert_ok(rung_optimizer_create(context, &options, segments, SEGMENTS, &all));
         for (int p = 0; p < 3; p++)
             assert_ok(rungi_optimizer_create_part(context, &options, segments, SEGMENTS, cut[p],
-                                                  cut[p + 1], &part[p]));
+                                                  cut[p + 1], NULL, &part[p]));
         for (int step = 0; step < 3; step++) {
             rung_optimizer_update update = {
                 .rates.lr = 0.01, .max_grad_norm = 1, .threads = 1 + step};

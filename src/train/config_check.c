@@ -181,6 +181,18 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
     return RUNG_OK;
 }
 
+static rung_status check_memory(const rungi_options *o, const rungi_train_config *v)
+{
+    const rungi_texts *list = &v->memory.recompute;
+    for (size_t i = 0; i < list->count; i++) {
+        bool word = strcmp(list->data[i], "none") == 0 || strcmp(list->data[i], "auto") == 0;
+        if (word && list->count > 1)
+            return rungi_options_fail(o, "memory.recompute",
+                                      "has '%s' among patterns: it stands alone", list->data[i]);
+    }
+    return RUNG_OK;
+}
+
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context)
 {
@@ -191,6 +203,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     RUNG_TRY(check_data(options, v, context));
     RUNG_TRY(check_optim(options, v, context));
     RUNG_TRY(check_schedule(options, v));
+    RUNG_TRY(check_memory(options, v));
     if ((v->train.shards & (v->train.shards - 1)) != 0)
         return rungi_options_fail(options, "train.shards", "must be a power of two, not %" PRId64,
                                   v->train.shards);

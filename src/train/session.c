@@ -96,22 +96,21 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
     RUNG_TRY(rungi_timeline_create(s->context, TIMELINE_SPANS, timeline_off, &s->timeline));
-    return rungi_engine_create(
-        s->graph, s->state,
-        &(rungi_engine_options){.exact = c->exact,
-                                .shards = (int)c->train.shards,
-                                .fuse = c->plan.fuse,
-                                .fuse_optimizer = c->plan.fuse_optimizer,
-                                .layout = c->plan.layout,
-                                .kernels = c->plan.kernels,
-                                .winograd = c->plan.winograd,
-                                .tuning = s->tuning,
-                                .timeline = s->timeline,
-                                .exchange = {.comm = s->comm,
-                                             .overlap = c->ddp.overlap,
-                                             .bucket_bytes = c->ddp.bucket_size,
-                                             .compress = c->ddp.compress}},
-        &s->engine);
+    rungi_engine_options o = {.exact = c->exact,
+                              .shards = (int)c->train.shards,
+                              .fuse = c->plan.fuse,
+                              .fuse_optimizer = c->plan.fuse_optimizer,
+                              .layout = c->plan.layout,
+                              .kernels = c->plan.kernels,
+                              .winograd = c->plan.winograd,
+                              .tuning = s->tuning,
+                              .timeline = s->timeline,
+                              .exchange = {.comm = s->comm,
+                                           .overlap = c->ddp.overlap,
+                                           .bucket_bytes = c->ddp.bucket_size,
+                                           .compress = c->ddp.compress}};
+    RUNG_TRY(rungi_session_memory_options(s, &o));
+    return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
 
 static rung_status make_optimizer(rungi_session *s)
@@ -131,11 +130,7 @@ static rung_status make_optimizer(rungi_session *s)
     const rung_param_group no_decay = {.lr_multiplier = 1, .weight_decay = 0};
     o.groups = &no_decay;
     o.group_count = 1;
-    if (!rungi_session_shards_optimizer(s))
-        return rung_optimizer_create(s->context, &o, s->segments, s->n_segments, &s->optimizer);
-    rungi_comm_part part = rungi_comm_part_of(s->state->flat_size, s->ranks, s->rank);
-    return rungi_optimizer_create_part(s->context, &o, s->segments, s->n_segments, part.begin,
-                                       part.begin + part.count, &s->optimizer);
+    return rungi_session_make_optimizer(s, &o);
 }
 
 static rung_status make_schedule(rungi_session *s)
@@ -249,6 +244,8 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
     rung_optimizer_destroy(&s->optimizer);
+    for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
+        rung_device_free(s->device, s->optimizer_state[i]);
     rungi_session_keep_tuning(s);
     rungi_engine_destroy(&s->engine);
     rung_tuning_destroy(&s->tuning);

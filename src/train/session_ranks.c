@@ -109,6 +109,13 @@ bool rungi_session_shards_optimizer(const rungi_session *s)
     return s->comm && s->c->ddp.shard_optimizer;
 }
 
+rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
+{
+    int64_t size = s->state->flat_size;
+    return rungi_session_shards_optimizer(s) ? rungi_comm_part_of(size, s->ranks, s->rank)
+                                             : (rungi_comm_part){0, size};
+}
+
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
                                         int64_t step, rung_optimizer_report *report_out)
 {

@@ -228,6 +228,8 @@ typedef struct rungi_plan_config {
 
 typedef struct rungi_memory_config {
     bool huge_pages;
+    rungi_texts recompute; // "none", "auto" or patterns of layers
+    int64_t budget;        // bytes of a device; none: 0
 } rungi_memory_config;
 
 typedef struct rungi_ladder_config {

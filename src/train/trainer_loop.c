@@ -303,13 +303,15 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
     rung_loader_describe(loader, &info);
     int64_t full = rungi_session_batch(t->s);
     rung_status status = rungi_engine_prepare(t->s->engine, training, info.last_batch);
+    status = rungi_session_no_memory(t->s, info.last_batch, status);
     if (status != RUNG_OK && training && info.last_batch < full)
         return rungi_fail_prefix("an epoch's last batch, of %" PRId64
                                  " sample%s, which data.drop_last=true leaves out",
                                  info.last_batch, info.last_batch == 1 ? "" : "s");
     if (status != RUNG_OK || info.batches_per_epoch == 1)
         return status;
-    return rungi_engine_prepare(t->s->engine, training, full);
+    status = rungi_engine_prepare(t->s->engine, training, full);
+    return rungi_session_no_memory(t->s, full, status);
 }
 
 static rung_status prepare(rung_trainer *t)
