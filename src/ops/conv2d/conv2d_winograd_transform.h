@@ -378,24 +378,55 @@ WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
     return sum[0];
 }
 
+// Inputs and outputs that are transformed before they are written, output by output.
+enum { WINO_TAKE = 16 };
+
+// dg of `count` inputs of n outputs, from `to` on. `parts` is a constant.
+WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, const int parts,
+                                  int64_t part, int count, int n, int64_t inputs, float *to)
+{
+    float taps[WINO_TAKE][9][WINO_LANES];
+    for (int c = 0; c < count; c++) {
+        const float *from = d + c * width;
+#define WINO_FROM(i, j) wino_sum_parts(from + ((i)*6 + (j)) * plane, parts, part)
+#define WINO_TO(i, j, v) wino_store(taps[c][(i)*3 + (j)], v)
+        WINO_2D(wino_gt, 6, 3, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+    }
+    for (int l = 0; l < n; l++)
+        for (int c = 0; c < count; c++)
+            for (int i = 0; i < 9; i++)
+                to[(l * inputs + c) * 9 + i] = taps[c][i][l];
+}
+
+#define WINO_FINISH(parts)                                                            \
+    static __attribute__((noinline)) void wino_finish_##parts(                        \
+        const float *d, int64_t plane, int64_t width, int64_t part, int count, int n, \
+        int64_t inputs, float *to)                                                    \
+    {                                                                                 \
+        wino_finish_take(d, plane, width, parts, part, count, n, inputs, to);         \
+    }
+
+WINO_FINISH(1)
+WINO_FINISH(2)
+WINO_FINISH(4)
+WINO_FINISH(8)
+
 static void wino_finish(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                         int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
                         int64_t out_end, int64_t inputs, float *dg)
 {
     for (int64_t o = out_begin; o < out_end; o += WINO_LANES) {
         int n = (int)rungi_wino_least(WINO_LANES, out_end - o);
-        for (int64_t c = in_begin; c < in_end; c++) {
+        for (int64_t c = in_begin; c < in_end; c += WINO_TAKE) {
             const float *from = d + (c - in_first) * width + (o - out_begin);
-            float *to = dg + (o * inputs + c) * 9;
-            float taps[9][WINO_LANES];
-#define WINO_FROM(i, j) wino_sum_parts(from + ((i)*6 + (j)) * plane, parts, part)
-#define WINO_TO(i, j, v) wino_store(taps[(i)*3 + (j)], v)
-            WINO_2D(wino_gt, 6, 3, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-            for (int l = 0; l < n; l++)
-                for (int i = 0; i < 9; i++)
-                    to[l * inputs * 9 + i] = taps[i][l];
+            int count = (int)rungi_wino_least(WINO_TAKE, in_end - c);
+            (parts == 1   ? wino_finish_1
+             : parts == 2 ? wino_finish_2
+             : parts == 4 ? wino_finish_4
+                          : wino_finish_8)(from, plane, width, part, count, n, inputs,
+                                           dg + (o * inputs + c) * 9);
         }
     }
 }
