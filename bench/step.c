@@ -144,7 +144,7 @@ static rung_status begin_all(program *p)
         return rung_error_set(RUNG_NO_MEMORY, "no memory for %d ranks", ranks);
     if (ranks == 1)
         return begin(p, p->context, NULL, 0);
-    rung_status status = rungi_crew_for(p->context, rungi_config_values(p->config), &p->crew);
+    rung_status status = rungi_crew_for(p->context, rungi_config_values(p->config), NULL, &p->crew);
     return status == RUNG_OK ? rungi_crew_run(p->crew, begin_member, p) : status;
 }
 

@@ -94,6 +94,9 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     char chosen[4096], *text = NULL;
     const char *run = cli_value(arguments, "--run");
     bool explain = cli_value(arguments, "--explain") != NULL;
+    if (!run && rung_ranks_launched())
+        return rung_error_set(RUNG_INVALID, "--run is missing: processes that were started "
+                                            "together need to be told the same folder");
     if (!run) {
         choose_run(arguments->words[0], chosen, sizeof chosen);
         run = chosen;

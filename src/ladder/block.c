@@ -309,7 +309,7 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
     for (int i = 0; i < ranks; i++)
         all.of[i].o = options;
     if (ranks > 1)
-        status = rungi_crew_for(context, c, &crew);
+        status = rungi_crew_for(context, c, NULL, &crew);
     if (status == RUNG_OK)
         status =
             crew ? rungi_crew_run(crew, run_member, &all) : run(&all.of[0], context, config, NULL);

@@ -6,6 +6,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/team.h"
 #include "comm/comm_mpi.h"
 
@@ -99,15 +100,22 @@ bool rungi_crew_wanted(const rungi_train_config *config)
     return config->train.ranks > 1 || rungi_comm_mpi_launched();
 }
 
-rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config,
+rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config, const char *run,
                            rungi_crew **crew_out)
 {
     const rungi_ddp_config *d = &config->ddp;
+    char *folder = run ? rungi_path_join(run, "ranks") : NULL;
+    RUNG_CHECK(!run || folder, RUNG_NO_MEMORY, "no memory for a path");
     const rungi_comm_options o = {.context = context,
                                   .timeout = d->timeout,
                                   .delay = d->link_delay,
-                                  .delay_byte = d->link_rate > 0 ? 1 / d->link_rate : 0};
-    return create(context, (int)config->train.ranks, &o, rungi_comm_mpi_launched(), crew_out);
+                                  .delay_byte = d->link_rate > 0 ? 1 / d->link_rate : 0,
+                                  .recorder = folder};
+    rung_status status = folder ? rungi_fs_make_folders(folder) : RUNG_OK;
+    if (status == RUNG_OK)
+        status = create(context, (int)config->train.ranks, &o, rungi_comm_mpi_launched(), crew_out);
+    free(folder);
+    return status;
 }
 
 void rungi_crew_destroy(rungi_crew **crew)

@@ -29,8 +29,9 @@ void rungi_crew_destroy(rungi_crew **crew);
 
 // Has the run that a configuration describes several ranks, in this process or in several?
 bool rungi_crew_wanted(const rungi_train_config *config);
-// Makes the crew that it says: train.ranks and ddp.
-rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config,
+// Makes the crew that it says: train.ranks and ddp. In the run folder `run` (NULL: none) each rank
+// keeps its last calls, ranks/rank-N.calls.
+rung_status rungi_crew_for(rung_context *context, const rungi_train_config *config, const char *run,
                            rungi_crew **crew_out);
 
 rungi_member *rungi_crew_member(rungi_crew *crew, int index);

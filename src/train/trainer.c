@@ -62,8 +62,6 @@ static rung_status make_whole(rung_context *context, const origin *o, rungi_comm
     RUNG_TRY(status);
     rung_trainer *t = *trainer_out;
     t->resumed = o->resume;
-    if (!o->resume && rungi_trainer_writes(t))
-        RUNG_TRY(rungi_trainer_check_run(t->run));
     // Before looking at its checkpoints: no other process goes on with them.
     RUNG_TRY(rungi_trainer_lock_run(t));
     // Asked for again on resume; the run itself keeps what was chosen.
@@ -89,7 +87,7 @@ static rung_status make_member(void *arg, rungi_member *member)
 static rung_status make_ranks(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rungi_crew *crew;
-    RUNG_TRY(rungi_crew_for(context, rungi_config_values(o->config), &crew));
+    RUNG_TRY(rungi_crew_for(context, rungi_config_values(o->config), o->run, &crew));
     rung_status status = rungi_crew_run(crew, make_member, (void *)(uintptr_t)o);
     rung_trainer *first = rungi_crew_member(crew, 0)->user;
     if (first)
@@ -119,8 +117,7 @@ static rung_status launch(rung_context *context, const origin *o, rung_trainer *
 rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
                                 rung_trainer **trainer_out)
 {
-    if (!rungi_crew_wanted(rungi_config_values(config))) // else rank 0 looks for it
-        RUNG_TRY(rungi_trainer_check_run(run));
+    RUNG_TRY(rungi_trainer_check_run(run));
     return launch(context, &(origin){.config = config, .run = run}, trainer_out);
 }
 

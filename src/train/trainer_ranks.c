@@ -7,6 +7,11 @@
 #include "comm/comm_mpi.h"
 #include "train/trainer.h"
 
+bool rung_ranks_launched(void)
+{
+    return rungi_comm_mpi_launched();
+}
+
 void rung_ranks_end(bool failed)
 {
     rungi_comm_mpi_end(failed);
