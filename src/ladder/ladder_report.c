@@ -166,12 +166,15 @@ static rung_status add_chart(const rungi_climb *k, rungi_string *out)
     rungi_svg_bar bars[RUNG_LADDER_RUNGS] = {0};
     for (int i = 0; i < k->r->count; i++) {
         const rung_rung *r = &k->r->rungs[i];
+        bool shown_only = r->measured && r->verdict == RUNG_VERDICT_NOT_AVAILABLE;
         bars[i] = (rungi_svg_bar){.label = r->name,
                                   .value = r->measured ? r->gain_base : 0,
                                   .low = NAN,
                                   .high = NAN,
-                                  .tone = r->measured ? tones[r->verdict] : RUNGI_SVG_ABSENT,
-                                  .note = rung_verdict_name(r->verdict)};
+                                  .tone = shown_only    ? RUNGI_SVG_NEUTRAL
+                                          : r->measured ? tones[r->verdict]
+                                                        : RUNGI_SVG_ABSENT,
+                                  .note = shown_only ? "not kept" : rung_verdict_name(r->verdict)};
         if (r->measured && i > 0) {
             bars[i].low = r->gain_base * r->ci_low / r->gain_prev;
             bars[i].high = r->gain_base * r->ci_high / r->gain_prev;
