@@ -30,6 +30,19 @@ static const char *name_of(const rung_source *source, const char *root, int64_t 
     return below(room, root);
 }
 
+uint64_t rungi_source_fingerprint(const rung_source *source, const char *root)
+{
+    enum { LOOKED_AT = 100000 };
+    int64_t stride = source->count > LOOKED_AT ? source->count / LOOKED_AT : 1;
+    uint64_t hash = (uint64_t)source->count;
+    for (int64_t i = 0; source->describe && i < source->count; i += stride) {
+        char room[4096];
+        const char *rest = name_of(source, root, i, room, sizeof room);
+        hash = XXH3_64bits_withSeed(rest, strlen(rest), hash);
+    }
+    return hash;
+}
+
 rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
                                bool *held_out)
 {

@@ -29,9 +29,14 @@ typedef struct rungi_rung {
     // False, with the reason in `why`, when it cannot work here.
     bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
                     size_t why_size);
-    const char *not_kept; // of a semantic rung: why it is only shown
+    // The effect, where it depends on the configuration; NULL: `effect`.
+    rungi_effect (*effect_in)(const rungi_train_config *best);
+    const char *not_kept; // semantic: why it is shown only
     rungi_packing packing;
 } rungi_rung;
+
+// The first one's name: its gain is what better supply of data can bring at most.
+#define RUNGI_RUNG_CEILING "preloaded"
 
 // packs.c: what pack_raw changes under this configuration, and whether the size of its pixels is
 // told at all.
