@@ -14,6 +14,9 @@ enum {
     PASSES = 2,   // epochs that are under way at a time
     BEHIND = 512, // places before the first that was asked for that may still be: a worker may
                   // overtake another
+    STALE = 4096, // places behind the last that was asked for, of what nobody will ask for: of
+                  // another rank, or passed over by a seek
+    SWEEP = 512,  // calls of fetch between two looks for that
 };
 
 // An archive of an epoch.
@@ -32,6 +35,8 @@ typedef struct pass {
     int users;          // calls of fetch
     int64_t *place;     // by sample: its place in the order, -1: never asked for; NULL: not known
     atomic_llong first; // the least place that is asked for
+    atomic_llong last;  // the largest
+    atomic_llong calls; // of fetch
     atomic_llong kept;  // bytes
     shard *shards;
 } pass;
@@ -65,6 +70,7 @@ static void clear_pass(const rungi_tar_streams *t, pass *p)
     p->place = NULL;
     p->epoch = -1;
     atomic_store(&p->first, INT64_MAX);
+    atomic_store(&p->last, 0);
     atomic_store(&p->kept, 0);
 }
 
@@ -218,13 +224,38 @@ static rung_status read_to(const rungi_tar_streams *t, pass *p, shard *s, const 
     return status;
 }
 
-static void note_first(pass *p, int64_t index)
+static void note_place(pass *p, int64_t index)
 {
     if (!p->place || p->place[index] < 0)
         return;
-    long long first = p->place[index] > BEHIND ? p->place[index] - BEHIND : 0,
+    long long place = p->place[index], first = place > BEHIND ? place - BEHIND : 0,
               seen = atomic_load(&p->first);
     while (first < seen && !atomic_compare_exchange_weak(&p->first, &seen, first)) {
+    }
+    seen = atomic_load(&p->last);
+    while (place > seen && !atomic_compare_exchange_weak(&p->last, &seen, place)) {
+    }
+}
+
+// Gives up what was kept and is stale. Should it be asked for all the same, its archive is begun
+// again.
+static void sweep(const rungi_tar_streams *t, pass *p)
+{
+    if (!p->place || atomic_fetch_add(&p->calls, 1) % SWEEP != SWEEP - 1)
+        return;
+    for (int i = 0; i < t->count; i++) {
+        shard *s = &p->shards[i];
+        if (pthread_mutex_trylock(&s->lock) != 0)
+            continue;
+        for (int64_t k = s->begin; s->kept && k < s->end; k++) {
+            rungi_block *kept = &s->kept[k - s->begin];
+            if (!kept->data || p->place[k] >= atomic_load(&p->last) - STALE)
+                continue;
+            free(kept->data);
+            *kept = (rungi_block){0};
+            atomic_fetch_sub(&p->kept, size_of(t, k));
+        }
+        pthread_mutex_unlock(&s->lock);
     }
 }
 
@@ -233,10 +264,11 @@ rung_status rungi_tar_streams_fetch(rungi_tar_streams *t, const rung_sample *sam
 {
     pass *p = enter(t, sample->epoch);
     shard *s = &p->shards[t->ps->places.data[sample->index].archive];
-    note_first(p, sample->index);
+    note_place(p, sample->index);
     pthread_mutex_lock(&s->lock);
     rung_status status = read_to(t, p, s, sample, block);
     pthread_mutex_unlock(&s->lock);
+    sweep(t, p);
     leave(t, p);
     *size_out = size_of(t, sample->index);
     return status;

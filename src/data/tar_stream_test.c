@@ -9,7 +9,7 @@
 enum { SHARDS = 7, RECORDS = 100, EPOCHS = 3 };
 
 typedef struct tape {
-    uint8_t bytes[1 << 18];
+    uint8_t bytes[1 << 20];
     size_t size;
 } tape;
 
@@ -74,11 +74,11 @@ static int record_of(rung_source *source, int64_t sample)
     return atoi(strstr(place, ", ") + 2);
 }
 
+static const rung_transform steps[] = {{.kind = RUNG_TRANSFORM_DECODE, .channels = 1},
+                                       {.kind = RUNG_TRANSFORM_RESIZE, .height = 1, .width = 1}};
+
 static rung_loader *load(rung_source *source, const rung_sampler *sampler, int workers)
 {
-    static const rung_transform steps[] = {
-        {.kind = RUNG_TRANSFORM_DECODE, .channels = 1},
-        {.kind = RUNG_TRANSFORM_RESIZE, .height = 1, .width = 1}};
     rung_loader *loader;
     assert_ok(rung_loader_create(context, source,
                                  &(rung_loader_options){.batch_size = 8,
@@ -253,6 +253,49 @@ static void little_is_kept(void **state)
     folder = kept;
 }
 
+// The part of every batch that another rank takes is passed over and given up after a while.
+static void others_parts_are_given_up(void **state)
+{
+    (void)state;
+    enum { LONG = 16000, SHARDS_NOW = 40, STALE = 4096 };
+    char name[32];
+    test_folder kept = folder, own;
+    test_folder_make(&own);
+    folder = own;
+    for (int i = 0; i < SHARDS_NOW; i++) {
+        snprintf(name, sizeof name, "l-%02d.tar", i);
+        write_shard(name, i, SHARDS_NOW, LONG, false);
+    }
+    rung_source *source;
+    rung_sampler *sampler;
+    rung_loader *loader;
+    assert_ok(rung_source_tar_stream(context, folder.path, &source));
+    assert_ok(rung_sampler_stream(source, &(rung_stream_options){.shuffle = true}, &sampler));
+    assert_ok(rung_loader_create(context, source,
+                                 &(rung_loader_options){.batch_size = 80,
+                                                        .sampler = sampler,
+                                                        .world = 2,
+                                                        .transforms = steps,
+                                                        .transform_count = 2},
+                                 &loader));
+    int64_t most = 0;
+    for (int i = 0; i < LONG / 80; i++) {
+        rung_batch batch;
+        assert_ok(rung_loader_next(loader, &batch));
+        assert_int_equal(batch.count, 40);
+        rung_loader_release(loader, &batch);
+        int64_t now = rungi_tar_streams_kept(rungi_picture_source_of(source)->streams);
+        most = now > most ? now : most;
+    }
+    // Half of what is not stale, of the buffer and the lanes, and of what comes between two looks.
+    assert_true(most <= 12 * (STALE / 2 + 1000 + 8 + 1024));
+    rung_loader_destroy(&loader);
+    rung_sampler_destroy(&sampler);
+    rung_source_destroy(&source);
+    test_folder_remove(&folder);
+    folder = kept;
+}
+
 static void few_archives_are_told(void **state)
 {
     (void)state;
@@ -285,9 +328,6 @@ static void cut_meanwhile(void **state)
     char bytes[1 << 16];
     size_t size = test_read(path, bytes, sizeof bytes);
     test_write(&folder, "s-2.tar", bytes, size / 2);
-    static const rung_transform steps[] = {
-        {.kind = RUNG_TRANSFORM_DECODE, .channels = 1},
-        {.kind = RUNG_TRANSFORM_RESIZE, .height = 1, .width = 1}};
     rung_loader *loader;
     assert_ok(rung_loader_create(context, source,
                                  &(rung_loader_options){.batch_size = 10,
@@ -323,6 +363,7 @@ int main(void)
         cmocka_unit_test(in_order_and_in_part),
         cmocka_unit_test(any_order_is_served),
         cmocka_unit_test(little_is_kept),
+        cmocka_unit_test(others_parts_are_given_up),
         cmocka_unit_test(few_archives_are_told),
         cmocka_unit_test(cut_meanwhile),
     };

@@ -132,21 +132,14 @@ static rung_status try_candidate(rungi_climb *k, const rungi_rung *rung, const c
     return RUNG_OK;
 }
 
-static rungi_effect effect_of(const rungi_climb *k, const rungi_rung *rung)
-{
-    return rung->effect_in ? rung->effect_in(rungi_config_values(k->best)) : rung->effect;
-}
-
 static rung_status measure_candidate(rungi_climb *k, const rungi_rung *rung, const char *setting,
                                      rung_rung *out)
 {
     char settings[4 * RUNGI_SETTING];
     snprintf(settings, sizeof settings, "%s %s", k->best_set, setting);
     double best_gain = k->r->best_gain, best_low = k->r->best_ci_low;
-    rungi_rung here = *rung;
-    here.effect = effect_of(k, rung);
-    RUNG_TRY(try_candidate(k, &here, settings, out));
-    if (here.effect != RUNGI_SEMANTIC)
+    RUNG_TRY(try_candidate(k, rung, settings, out));
+    if (rung->effect != RUNGI_SEMANTIC)
         return out->verdict == RUNG_VERDICT_KEPT ? keep(k, setting) : RUNG_OK;
     // Shown, not kept.
     k->r->best_gain = best_gain;
@@ -237,11 +230,13 @@ static rung_status climb(rungi_climb *k)
     for (int i = 0; rungi_rungs[i].name; i++) {
         if (!wanted(k, rungi_rungs[i].name))
             continue;
-        rung_rung *row = next_row(k, rungi_rungs[i].name,
-                                  effect_name(effect_of(k, &rungi_rungs[i])), settings[i]);
-        RUNG_TRY(climb_one(k, &rungi_rungs[i], row, settings[i], sizeof settings[i]));
+        rungi_rung rung = rungi_rungs[i];
+        if (rung.effect_in)
+            rung.effect = rung.effect_in(rungi_config_values(k->best));
+        rung_rung *row = next_row(k, rung.name, effect_name(rung.effect), settings[i]);
+        RUNG_TRY(climb_one(k, &rung, row, settings[i], sizeof settings[i]));
         finished(k, row);
-        if (strcmp(row->name, RUNGI_RUNG_CEILING) == 0 && row->gain_base > 0)
+        if (strcmp(rung.name, RUNGI_RUNG_CEILING) == 0 && row->gain_base > 0)
             tell_ceiling(k, base, row);
     }
     snprintf(k->r->best_set, sizeof k->r->best_set, "%s", k->best_set);
