@@ -13,7 +13,8 @@ static uint64_t beside_arenas(const rungi_session *s)
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
-    uint64_t shards = s->c->exact ? (uint64_t)s->c->train.shards : 1;
+    uint64_t ranks = s->ranks > 1 ? (uint64_t)s->ranks : 1;
+    uint64_t shards = s->c->exact ? (uint64_t)s->c->train.shards / ranks : 1;
     // Each of the two training plans (full and last batches) keeps statistics as large as the
     // running ones, for each shard.
     return flat * (1 + shards + (uint64_t)rungi_optimizer_states(&optimizer)) +
@@ -41,7 +42,8 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
         "%s",
         rungi_text_bytes(beside, beside_text, sizeof beside_text),
         rungi_text_bytes(budget, budget_text, sizeof budget_text));
-    int threads = rung_device_threads(s->device), shards = (int)s->c->train.shards;
+    int threads = rung_device_threads(s->device);
+    int shards = (int)s->c->train.shards / (s->ranks > 1 ? s->ranks : 1);
     int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
     o->budget = (budget - beside) / (uint64_t)workers;
     return RUNG_OK;
