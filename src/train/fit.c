@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,35 +36,34 @@ static rung_status make_plan(const rungi_session *s, bool training, int64_t coun
 
 // How many instances keep statistics when batches of these sizes are trained on: a plan has one,
 // and each further shard that runs it has its own.
-static int instances(const int64_t *batches, int n, int shards, int64_t size)
+static int instances(const int64_t *batches, int n, int total, int shards, int64_t size)
 {
     bool used[RUNGI_MAX_SHARDS] = {true}, any = false;
     int count = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < shards; k++)
-            if (rungi_shard_of(batches[i], shards, k).count == size)
+            if (rungi_shard_of(batches[i], total, k).count == size)
                 used[k] = any = true;
     for (int k = 0; k < shards; k++)
         count += used[k];
     return any ? count : 0;
 }
 
-// Statistics of all plans of these batches; their bytes do not depend on the batch.
-static uint64_t all_statistics(const int64_t *batches, int n, int shards, uint64_t bytes)
+// Statistics of all plans of these batches, cut into `total` shards of which the first `shards` are
+// this rank's; their bytes do not depend on the batch.
+static uint64_t all_statistics(const int64_t *batches, int n, int total, int shards, uint64_t bytes)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < n; i++) {
-        int64_t sizes[2] = {rungi_shard_of(batches[i], shards, 0).count,
-                            rungi_shard_of(batches[i], shards, shards - 1).count};
-        for (int k = 0; k < (sizes[0] != sizes[1] ? 2 : 1); k++) {
-            bool counted = sizes[k] == 0;
-            for (int j = 0; j < i && !counted; j++)
-                counted = rungi_shard_of(batches[j], shards, 0).count == sizes[k] ||
-                          rungi_shard_of(batches[j], shards, shards - 1).count == sizes[k];
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < shards; k++) {
+            int64_t size = rungi_shard_of(batches[i], total, k).count;
+            bool counted = size == 0;
+            for (int j = 0; j <= i && !counted; j++)
+                for (int l = 0; l < (j < i ? shards : k) && !counted; l++)
+                    counted = rungi_shard_of(batches[j], total, l).count == size;
             if (!counted)
-                sum += bytes * (uint64_t)instances(batches, n, shards, sizes[k]);
+                sum += bytes * (uint64_t)instances(batches, n, total, shards, size);
         }
-    }
     return sum;
 }
 
@@ -91,11 +91,12 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_wa
 rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
                                     bool fuse, rung_fit_row *row, rung_plan **plan_out)
 {
-    int shards = s->c->exact ? (int)s->c->train.shards : 1;
+    int ranks = s->ranks > 1 ? s->ranks : 1;
+    int total = s->c->exact ? (int)s->c->train.shards : ranks, shards = total / ranks;
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
     int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
-    int64_t most = rungi_shard_of(batches[0], shards, 0).count;
+    int64_t most = rungi_shard_of(batches[0], total, 0).count;
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     rung_plan *plan = NULL, *eval = NULL;
@@ -122,7 +123,7 @@ rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
-    row->statistics = all_statistics(batches, n, shards, m.statistics);
+    row->statistics = all_statistics(batches, n, total, shards, m.statistics);
     row->peak = row->weights + row->buffers + row->gradients + row->optimizer + row->activations +
                 row->workspace + row->statistics;
     row->loader = loader_bytes(s, batch);
@@ -225,10 +226,12 @@ static uint64_t available(void)
     return (uint64_t)kb * 1024;
 }
 
+// Times the operators; without times on two samples, for what libraries keep once they have
+// computed, which the process has resident from then on.
 static rung_status measure(fitter *f)
 {
-    enum { MOST = 32 }; // samples: enough for kernels to show their speed
-    int64_t batch = f->s->c->data.batch_size < MOST ? f->s->c->data.batch_size : MOST;
+    const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
+    int64_t batch = rungi_session_batch(f->s) < most ? rungi_session_batch(f->s) : most;
     rung_fit_row row;
     rung_plan *plan;
     int64_t begin = rungi_now(f->s->context);
@@ -242,9 +245,9 @@ static rung_status measure(fitter *f)
 static rung_status fill(fitter *f)
 {
     enum { HALVES = 3, DOUBLES = 6 };
-    const rungi_train_config *c = f->s->c;
+
     bool fits = true;
-    int64_t batch = c->data.batch_size;
+    int64_t batch = rungi_session_batch(f->s);
     for (int i = 0; i < f->o->n_batches; i++)
         RUNG_TRY(add_batch(f, f->o->batches[i], &fits));
     for (int i = 0; i < HALVES && batch % 2 == 0; i++)
@@ -262,16 +265,18 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                                   &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
     rung_fit *fit = f->fit;
     const rungi_train_config *c = f->s->c;
+    RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
+               "fit looks at one rank: give train.strategy=single and a rank's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
-    fit->batch = c->data.batch_size;
+    fit->batch = rungi_session_batch(f->s);
     fit->threads = rung_device_threads(f->s->device);
     fit->memory = f->o->memory       ? f->o->memory
                   : c->memory.budget ? (uint64_t)c->memory.budget
                                      : available() + rungi_resident();
+    RUNG_TRY(measure(f));
+    malloc_trim(0);
     f->base = rungi_resident();
-    if (!f->o->no_times)
-        RUNG_TRY(measure(f));
     return fill(f);
 }
 

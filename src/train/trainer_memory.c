@@ -42,7 +42,7 @@ static rung_status collect(history *h)
 {
     rungi_session *s = h->t->s;
     rung_plan_memory m = rung_plan_memory_use(h->plan);
-    int shards = s->c->exact ? (int)s->c->train.shards : 1;
+    int shards = s->c->exact ? (int)s->c->train.shards / (s->ranks > 1 ? s->ranks : 1) : 1;
     h->workers = (uint64_t)rungi_engine_width(s->engine);
     h->fixed[WEIGHTS] = m.params + m.buffers;
     h->fixed[GRADIENTS] = m.grads * (uint64_t)shards;
@@ -179,7 +179,7 @@ static rung_status draw(const history *h, double *values, rungi_string *svg)
         {"forward", 0}, {"backward", (size_t)h->plan->n_forward}, {"optimizer", n}};
     name_step(h, h->peak, name, sizeof name);
     snprintf(title, sizeof title, "Memory of a training step: %s, batch %lld",
-             h->t->s->c->model.name, (long long)h->t->s->c->data.batch_size);
+             h->t->s->c->model.name, (long long)rungi_session_batch(h->t->s));
     snprintf(peak, sizeof peak, "peak %s: %s", rungi_text_bytes(h->peak_bytes, size, sizeof size),
              name);
     return rungi_svg_stack_chart(&(rungi_svg_stack){.title = title,

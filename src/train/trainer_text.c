@@ -194,7 +194,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
         "buffers %s + optimizer %s + activations and workspace %s\n",
-        t->s->c->data.batch_size,
+        rungi_session_batch(t->s),
         rungi_text_bytes(m.params + m.grads + m.buffers + optimizer + m.arena, a, sizeof a),
         rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
         rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(optimizer, e, sizeof e),
