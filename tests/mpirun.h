@@ -35,8 +35,8 @@ static inline bool mpirun_found(void)
 }
 
 // Runs `this program` with `arguments` as `processes` processes, at most 120 s. Cores may be fewer,
-// and the user may be root, as in containers. Survivors of a process that dies have ten seconds to
-// say something. Gives mpirun's exit status; `out` gets all that was printed.
+// and the user may be root, as in containers. Survivors of a process that dies have three seconds
+// to say something. Gives mpirun's exit status; `out` gets all that was printed.
 static inline int mpirun(int processes, const char *arguments, char *out, size_t size)
 {
     char self[4096], command[8192], version[256] = "";
@@ -47,7 +47,7 @@ static inline int mpirun(int processes, const char *arguments, char *out, size_t
     mpirun_shell("mpirun --version 2>/dev/null", version, sizeof version);
     const char *options = strstr(version, "Open MPI") || strstr(version, "OpenRTE")
                               ? "--allow-run-as-root --oversubscribe --bind-to none "
-                                "--mca odls_base_sigkill_timeout 10 --mca btl self,vader "
+                                "--mca odls_base_sigkill_timeout 3 --mca btl self,vader "
                                 "--mca plm isolated --mca orte_tmpdir_base /tmp"
                               : "";
     snprintf(command, sizeof command, "timeout -k 5 120 mpirun %s -n %d '%s' %s 2>&1", options,

@@ -24,7 +24,13 @@ struct rungi_comm_call {
     uint64_t number;   // in the flight recorder
     rungi_comm_progress_state state;
     int64_t started, ended; // clock; ended: when it is done, from LANDED on
+    // What the transport does for it, and the rank it comes from: as in `what` at the start.
+    rungi_comm_kind act;
+    int root;
+    int patience; // deadlines to wait in place of one, 0: one
     // The transport's: zeros at the start.
+    void *inner; // of calls between machines
+    int part;    // of several that a call is made of
     uint32_t step;
     int seen;       // ranks that have reached the step that is waited for
     int64_t round;  // rounds of staged data that are done

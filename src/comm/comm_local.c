@@ -140,7 +140,8 @@ static rung_status link_create(group *g, int rank)
     RUNG_CHECK(l, RUNG_NO_MEMORY, "no memory for rank %d", rank);
     comm->link = l;
     l->group = g;
-    l->shm = (rungi_shm){.control = g->control, .index = rank, .size = g->size, .direct = true};
+    l->shm = (rungi_shm){
+        .control = g->control, .index = rank, .size = g->size, .parts = 1, .direct = true};
     l->shm.sends = calloc((size_t)g->size, 2 * sizeof *l->shm.sends);
     RUNG_CHECK(l->shm.sends, RUNG_NO_MEMORY, "no memory for rank %d", rank);
     l->shm.receives = l->shm.sends + g->size;

@@ -206,7 +206,14 @@ static void process_free(rungi_mpi_process *p)
             free(l->shm.segments);
             free(l->shm.segment_bytes);
             free(l->shm.sends);
+            free(l->received);
             free(l);
+        }
+        for (int k = 0; k < RUNGI_COMM_CALLS; k++) {
+            // What MPI may still be reading or writing has to stay.
+            rungi_mpi_between *b = p->comms[i].calls[k].inner;
+            if (b && b->messages.left == 0)
+                rungi_mpi_between_free(&p->comms[i].calls[k]);
         }
         rungi_comm_fini(&p->comms[i]);
     }
@@ -224,12 +231,17 @@ static void process_free(rungi_mpi_process *p)
 
 static rung_status mpi_advance(rungi_comm *comm, rungi_comm_call *call)
 {
+    if (rungi_mpi_link_of(comm)->process->nodes > 1)
+        return rungi_mpi_advance(comm, call);
     return rungi_shm_advance(comm, comm->link, call);
 }
 
 static void mpi_presence(rungi_comm *comm, const rungi_comm_call *call, rungi_comm_presence *out)
 {
-    rungi_shm_presence(comm->link, call, out);
+    if (rungi_mpi_link_of(comm)->process->nodes > 1)
+        rungi_mpi_presence(comm, call, out);
+    else
+        rungi_shm_presence(comm->link, call, out);
 }
 
 static const rungi_word *mpi_recorder(rungi_comm *comm, int rank)
@@ -259,6 +271,7 @@ static bool mpi_broken(rungi_comm *comm)
 static void mpi_failure(rungi_comm *comm, rung_error *error_out)
 {
     rungi_shm_failure_get(comm->link, error_out);
+    rungi_mpi_tell(comm, error_out);
 }
 
 static void mpi_settle(rungi_comm *comm)
@@ -386,7 +399,9 @@ static rung_status rank_create(rungi_mpi_process *p, int thread, const rungi_com
     l->shm = (rungi_shm){
         .control = (rungi_shm_control *)p->memory,
         .size = p->local,
+        .direct = p->local == 1, // nobody else has to reach what it has
         .ranks = p->local_ranks,
+        .parts = p->nodes > 1 ? RUNGI_SHM_PARTS : 1,
         .stages = p->memory + stages_at(p),
         .stage_bytes = STAGE_BYTES,
         .pair_stages = p->memory + pairs_at(p),
@@ -394,7 +409,8 @@ static rung_status rank_create(rungi_mpi_process *p, int thread, const rungi_com
     };
     l->shm.index = rungi_shm_index_of(&l->shm, rank);
     l->shm.sends = calloc((size_t)p->local, 2 * sizeof *l->shm.sends);
-    RUNG_CHECK(l->shm.sends, RUNG_NO_MEMORY, "no memory for rank %d", rank);
+    l->received = calloc((size_t)size, sizeof *l->received);
+    RUNG_CHECK(l->shm.sends && l->received, RUNG_NO_MEMORY, "no memory for rank %d", rank);
     l->shm.receives = l->shm.sends + p->local;
     comm->transport = &mpi_transport;
     comm->local_rank = l->shm.index;
@@ -416,8 +432,6 @@ static rung_status process_init(rungi_mpi_process *p, const rungi_comm_mpi_optio
     p->leaders = p->node_of + processes;
     p->local_ranks = p->leaders + processes;
     RUNG_TRY(find_node(p, options->pretend_nodes, node_out));
-    RUNG_CHECK(p->nodes == 1, RUNG_UNSUPPORTED, "ranks on %d machines: one is supported so far",
-               p->nodes);
     count_ranks(p);
     RUNG_TRY(share_memory(p, *node_out));
     p->comms = calloc((size_t)p->threads, sizeof *p->comms);

@@ -75,13 +75,13 @@ void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t 
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void rungi_shm_describe(const rungi_shm_line *line, rungi_comm_what *what_out,
+void rungi_shm_describe(const rungi_shm_line *line, int parts, rungi_comm_what *what_out,
                         char label[RUNGI_SHM_LABEL])
 {
     uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
     rungi_comm_unpack(atomic_load_explicit(&line->what, memory_order_relaxed), what_out);
     what_out->bytes = atomic_load_explicit(&line->bytes, memory_order_relaxed);
-    what_out->sequence = flag >> RUNGI_SHM_STEPS;
+    what_out->sequence = (flag >> RUNGI_SHM_STEPS) / (uint64_t)parts;
     for (int i = 0; i < RUNGI_SHM_LABEL / 8; i++) {
         uint64_t word = atomic_load_explicit(&line->label[i], memory_order_relaxed);
         memcpy(label + 8 * i, &word, sizeof word);
@@ -177,10 +177,9 @@ void rungi_shm_presence(const rungi_shm *shm, const rungi_comm_call *call, rungi
         out->count = 1;
         return;
     }
-    uint64_t flag = rungi_shm_flag(call->what.sequence, call->step);
+    uint64_t flag = rungi_shm_flag(rungi_shm_sequence(shm, call), call->step);
     for (int i = 0; i < shm->size; i++) {
-        if (i == shm->index ||
-            rungi_shm_reached(rungi_shm_line_of(shm, i, call->what.sequence), flag))
+        if (i == shm->index || rungi_shm_reached(rungi_shm_line_of(shm, i, call), flag))
             continue;
         out->missing[rungi_shm_rank_of(shm, i)] = true;
         out->count++;

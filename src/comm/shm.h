@@ -14,9 +14,11 @@
 #include "comm/comm_inside.h"
 
 enum {
-    RUNGI_SHM_LINES = RUNGI_COMM_AHEAD, // a line is free again when all have passed its call
-    RUNGI_SHM_LABEL = 32,               // bytes of the label that are compared
-    RUNGI_SHM_STEPS = 24,               // bits of a flag that count steps
+    RUNGI_SHM_PARTS = 4, // most parts of a call
+    // A line is free again when all have passed its call.
+    RUNGI_SHM_LINES = RUNGI_COMM_AHEAD * RUNGI_SHM_PARTS,
+    RUNGI_SHM_LABEL = 32, // bytes of the label that are compared
+    RUNGI_SHM_STEPS = 24, // bits of a flag that count steps
 };
 
 typedef struct rungi_shm_line {
@@ -58,6 +60,7 @@ typedef struct rungi_shm {
     rungi_shm_control *control;
     int index, size;  // among the ranks of the machine
     const int *ranks; // of index; NULL: the same number
+    int parts;        // that calls are made of: their sequence numbers are multiplied by it
     bool direct;      // every address means the same to all: threads of one process
     uint8_t *stages;  // stage of rank r at r * stage_bytes; NULL when direct
     uint64_t stage_bytes;
@@ -85,9 +88,15 @@ static inline bool rungi_shm_reached(const rungi_shm_line *line, uint64_t flag)
     return atomic_load_explicit(&line->flag, memory_order_acquire) >= flag;
 }
 
-static inline rungi_shm_line *rungi_shm_line_of(const rungi_shm *shm, int index, uint64_t sequence)
+static inline uint64_t rungi_shm_sequence(const rungi_shm *shm, const rungi_comm_call *call)
 {
-    return &shm->control->ranks[index].lines[sequence % RUNGI_SHM_LINES];
+    return call->what.sequence * (uint64_t)shm->parts + (uint64_t)call->part;
+}
+
+static inline rungi_shm_line *rungi_shm_line_of(const rungi_shm *shm, int index,
+                                                const rungi_comm_call *call)
+{
+    return &shm->control->ranks[index].lines[rungi_shm_sequence(shm, call) % RUNGI_SHM_LINES];
 }
 
 // Where data lies, for others: 0 is this rank's stage.
@@ -98,8 +107,8 @@ uint8_t *rungi_shm_at(const rungi_shm *shm, int index, uint64_t address);
 // Writes down a call in a line of this rank; `flag` is set last.
 void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t address,
                     uint64_t flag);
-// What stands in a line; the label goes to `label`.
-void rungi_shm_describe(const rungi_shm_line *line, rungi_comm_what *what_out,
+// What stands in a line, its sequence number divided by `parts`; the label goes to `label`.
+void rungi_shm_describe(const rungi_shm_line *line, int parts, rungi_comm_what *what_out,
                         char label[RUNGI_SHM_LABEL]);
 
 // Around every access to data of others. False when the communicator is broken: keep off.

@@ -12,7 +12,7 @@ static rung_status check_pair(rungi_comm *comm, const rungi_comm_call *call,
 {
     char label[RUNGI_SHM_LABEL], mine[RUNGI_COMM_TEXT], theirs[RUNGI_COMM_TEXT];
     rungi_comm_what what;
-    rungi_shm_describe(other, &what, label);
+    rungi_shm_describe(other, 1, &what, label);
     if (what.bytes == call->what.bytes &&
         strncmp(label, call->what.label, RUNGI_SHM_LABEL - 1) == 0)
         return RUNG_OK;
