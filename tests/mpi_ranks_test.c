@@ -2,9 +2,10 @@
 // Runs whose ranks are processes of mpirun: cases C16, C30, C38, C40.
 #include "training.h"
 
-#include <signal.h>
 #include <unistd.h>
 
+#include "comm/recorder.h"
+#include "formats/checkpoint_folder.h"
 #include "mpirun.h"
 
 // 61 pictures in batches of 8: the last batch has 5.
@@ -21,11 +22,8 @@ static const char yaml[] = "exact: true\n"
                            "train: {epochs: 2, log_every: 1}\n"
                            "checkpoint: {every: 3, keep: all}\n";
 
-typedef struct child_run {
-    int die_at; // step after which rank 1 kills itself; 0: never
-} child_run;
-
-// A process of mpirun: trains in `run`, or goes on with it. Rank 1 dies where that is wanted.
+// A process of mpirun: trains in `run`, or goes on with it (`what` resume). With `what` die the run
+// is a long one, and rank 1 is ended by a signal after a second, in the middle of whatever it does.
 static int child(const char *run, const char *ranks, const char *what)
 {
     training_log log;
@@ -36,15 +34,15 @@ static int child(const char *run, const char *ranks, const char *what)
     bool finished;
     snprintf(count, sizeof count, "train.ranks=%s", ranks);
     assert_ok(rung_config_override(config, count));
-    const char *overrides[] = {count};
+    if (strcmp(what, "die") == 0)
+        assert_ok(rung_config_override(config, "train.epochs=20000"));
+    const char *overrides[] = {count, "train.steps=16"};
     rung_status status = strcmp(what, "resume") == 0
-                             ? rung_trainer_resume(context, run, overrides, 1, &finished, &trainer)
+                             ? rung_trainer_resume(context, run, overrides, 2, &finished, &trainer)
                              : rung_trainer_create(context, config, run, &trainer);
     int rank = trainer ? rung_trainer_rank(trainer) : -1;
     if (strcmp(what, "die") == 0 && rank == 1)
-        alarm(1); // SIGALRM ends the process in the middle of whatever it does
-    if (status == RUNG_OK && strcmp(what, "die") == 0)
-        assert_ok(rung_config_override(config, "train.epochs=2000"));
+        alarm(1);
     if (status == RUNG_OK)
         status = rung_trainer_fit(trainer, NULL);
     if (status != RUNG_OK)
@@ -96,8 +94,7 @@ static void processes_give_the_same_bits(void **state)
     }
 }
 
-// A process that dies ends the run on the other one, which names it; what was saved is whole, and
-// the run goes on with another layout to the same bits.
+// A process that dies ends the run on the other one, which names it, and what was saved is whole.
 static void a_dead_process_ends_the_run(void **state)
 {
     test_folder *folder = *state;
@@ -106,6 +103,31 @@ static void a_dead_process_ends_the_run(void **state)
     assert_int_not_equal(run_part(2, run, "1", "die", out, sizeof out), 0);
     if (!strstr(out, "rank 0: rank 1 has died (process "))
         fail_msg("%s", out);
+    rungi_checkpoint *checkpoint;
+    assert_ok(
+        rungi_checkpoint_open(test_path(folder, "run/checkpoints/latest"), true, &checkpoint));
+    rungi_checkpoint_close(&checkpoint);
+    rungi_record record; // and what it did can be read
+    assert_ok(rungi_recorder_read(test_path(folder, "run/ranks"), 1, &record));
+    assert_true(record.count == 64);
+}
+
+// A run that one process began goes on as two of two threads each, to the same bits.
+static void another_layout_goes_on(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    char out[8192];
+    const char *run = test_path(folder, "run");
+    rung_context *context = training_context(&log);
+    const char *first[] = {"train.steps=7", NULL};
+    assert_ok(training_run(context, yaml, first, run, NULL));
+    int status = run_part(2, run, "2", "resume", out, sizeof out);
+    if (status)
+        fail_msg("status %d: %s", status, out);
+    train_here(test_path(folder, "alone"));
+    assert_same_bits(test_path(folder, "alone"), run);
+    rung_context_destroy(&context);
 }
 
 int main(int argc, char **argv)
@@ -119,6 +141,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(processes_give_the_same_bits),
         IN_FOLDER(a_dead_process_ends_the_run),
+        IN_FOLDER(another_layout_goes_on),
     };
     return RUN_TESTS(tests);
 }

@@ -277,6 +277,7 @@ static rung_status steps(rung_trainer *t)
     while (status == RUNG_OK && t->at.step < t->s->total_steps && !t->at.stopped_early) {
         if (t->s->comm ? t->agreed : atomic_load(&t->stop)) {
             status = RUNG_CANCELLED;
+            t->stopped = true;
             break;
         }
         status = next_batch(t, &batch);
@@ -337,7 +338,7 @@ static rung_status prepare(rung_trainer *t)
 // The planned end, or the end that the user asked for: what is not yet logged, and a checkpoint.
 static rung_status conclude(rung_trainer *t, rung_status status)
 {
-    if (status != RUNG_OK && status != RUNG_CANCELLED)
+    if (status != RUNG_OK && !t->stopped) // RUNG_CANCELLED may be another rank's failure, too
         return status;
     if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
@@ -350,7 +351,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     rung_error error = *rung_error_last();
     rung_train_event e = rungi_event_now(t, RUNG_EVENT_END);
     e.status = status;
-    if (status == RUNG_CANCELLED)
+    if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)
         e.note = error.message;
@@ -359,7 +360,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     rung_status sent = rungi_event_send(t, &e);
     if (status == RUNG_OK)
         return sent;
-    return status == RUNG_CANCELLED ? status : rungi_fail_adopt(&error);
+    return status == RUNG_CANCELLED && t->stopped ? status : rungi_fail_adopt(&error);
 }
 
 static rung_status fit(rung_trainer *t, const rung_observer *observer)
@@ -367,6 +368,7 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->observer = observer;
     t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
+    t->stopped = t->agreed = false;
     t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
     rungi_windows_begin(t);
     rung_status status = prepare(t);
@@ -377,7 +379,7 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->observer = NULL;
     if (status == RUNG_OK)
         return closed;
-    if (status == RUNG_CANCELLED)
+    if (status == RUNG_CANCELLED && t->stopped)
         return RUNG_FAIL(RUNG_CANCELLED, "stopped after step %" PRId64, t->at.step);
     return rungi_fail_adopt(&error);
 }
