@@ -76,6 +76,13 @@ rung_status cli_load_config(rung_context *context, const cli_arguments *argument
 // The path of this program, to start it again. Errors: RUNG_IO.
 rung_status cli_own_path(char *out, size_t size);
 
+// rung train --procs: starts the ranks as processes and waits for them; when one dies, again, as
+// often as --max-restarts says. *status_out: the exit status of the last job.
+rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int *status_out);
+
+// The exit status that main gives instead of that of rung_status (for a job's); -1: none.
+extern int cli_exit_status;
+
 // Makes a context that logs to stderr like main's, with the cap on instruction sets of a
 // configuration (known only after it was read). The caller owns it.
 rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,

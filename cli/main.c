@@ -6,6 +6,8 @@
 
 #include "cli.h"
 
+int cli_exit_status = -1;
+
 static void log_line(void *user, rung_log_level level, const char *line)
 {
     static const char *const leads[] = {"debug: ", "", "note: ", "warning: ", "error: "};
@@ -73,6 +75,8 @@ int main(int count, char **list)
     if (status != RUNG_OK)
         fprintf(stderr, "rung: %s\n", rung_error_last()->message);
     cli_arguments_fini(&arguments);
+    if (cli_exit_status >= 0)
+        return cli_exit_status;
     fflush(stderr);
     rung_ranks_end(status != RUNG_OK && !cli_stop_signal());
     if (status == RUNG_CANCELLED && cli_stop_signal())

@@ -116,9 +116,30 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     return status;
 }
 
+// With --procs: other processes train.
+static rung_status start_procs(const cli_arguments *arguments)
+{
+    char chosen[4096];
+    const char *run = cli_value(arguments, "--resume");
+    if (rung_ranks_launched())
+        return rung_error_set(RUNG_INVALID, "--procs starts processes itself: leave out mpirun");
+    if (!run && !arguments->word_count)
+        return rung_error_set(RUNG_INVALID,
+                              "a configuration is missing: rung train CONFIG, or --resume RUN");
+    if (!run)
+        run = cli_value(arguments, "--run");
+    if (!run) {
+        choose_run(arguments->words[0], chosen, sizeof chosen);
+        run = chosen;
+    }
+    return cli_train_procs(arguments, run, &cli_exit_status);
+}
+
 static rung_status run(rung_context *context, const cli_arguments *arguments)
 {
     const char *old = cli_value(arguments, "--resume");
+    if (cli_value(arguments, "--procs"))
+        return start_procs(arguments);
     if (old && arguments->word_count)
         return rung_error_set(RUNG_INVALID,
                               "--resume takes the configuration from its run folder: leave out %s",
@@ -146,6 +167,11 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
 static const cli_option options[] = {
     CLI_RUN_OPTION,
     {"--resume", "RUN", "Go on with the run in this folder, bit for bit where it stopped."},
+    {"--procs", "N", "Start N processes by mpirun, each with train.ranks ranks."},
+    {"--max-restarts", "K",
+     "With --procs: start again up to K times, from the last checkpoint, when "
+     "a process dies (0)."},
+    {"--launcher", "CMD", "With --procs: instead of 'mpirun -n {procs}'."},
     {"--print-config", NULL, "Print the resolved configuration, with where each value came from."},
     {"--explain", NULL, "Print the plan: each step's operator, shapes, kernel and cost."},
     {0},

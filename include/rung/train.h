@@ -122,6 +122,10 @@ RUNG_API int rung_trainer_rank(const rung_trainer *trainer);
 // Did mpirun or srun start this program as one of several processes?
 RUNG_API bool rung_ranks_launched(void);
 
+// What each rank of a run last did, a line each, for people: after processes have died. Freed with
+// free(). Errors: RUNG_NOT_FOUND when the run had one rank.
+RUNG_API rung_status rung_ranks_text(const char *run, char **text_out);
+
 // Programs that mpirun or srun starts as several processes train together: every process makes a
 // trainer, whose calls are collective then. Each calls this at its end, after its last trainer is
 // gone; with `failed` it waits for nobody. Does nothing in other programs.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the trainers of several ranks do together.
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "comm/comm_mpi.h"
+#include "comm/recorder.h"
 #include "train/trainer.h"
 
 bool rung_ranks_launched(void)
@@ -15,6 +18,51 @@ bool rung_ranks_launched(void)
 void rung_ranks_end(bool failed)
 {
     rungi_comm_mpi_end(failed);
+}
+
+static const char *state_text(const rungi_record *r)
+{
+    switch (r->state) {
+    case RUNGI_RANK_FAILED:
+        return "failed";
+    case RUNGI_RANK_LEFT:
+        return "ended";
+    default: // it would have said so
+        return "has died";
+    }
+}
+
+rung_status rung_ranks_text(const char *run, char **text_out)
+{
+    rungi_string out = {0};
+    rungi_record *record = malloc(sizeof *record);
+    char *folder = rungi_path_join(run, "ranks"), line[RUNGI_COMM_TEXT * 2];
+    rung_status status = RUNG_OK;
+    int size = 1;
+    if (!record || !folder)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a text");
+    for (int rank = 0; status == RUNG_OK && rank < size; rank++) {
+        status = rungi_recorder_read(folder, rank, record);
+        if (status != RUNG_OK)
+            break;
+        size = record->size;
+        rungi_string_add(&out, "rank %d on %s (process %" PRId64 ") %s%s%s", rank, record->host,
+                         record->pid, state_text(record), *record->note ? ": " : "", record->note);
+        if (record->count)
+            rungi_string_add(
+                &out, "; its last call: %s",
+                rungi_recorder_line(&record->calls[record->count - 1], line, sizeof line));
+        rungi_string_add(&out, "\n");
+    }
+    free(record);
+    free(folder);
+    if (status == RUNG_OK && out.failed)
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a text");
+    if (status == RUNG_OK)
+        *text_out = out.data;
+    else
+        rungi_string_fini(&out);
+    return status;
 }
 
 bool rungi_trainer_writes(const rung_trainer *t)

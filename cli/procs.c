@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// rung train --procs: starts the ranks as processes by mpirun, and starts them again from the last
+// checkpoint when one of them dies.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { WORDS = 512 };
+
+typedef struct command {
+    char *words[WORDS + 1];
+    int count;
+    bool failed;
+} command;
+
+static void add(command *c, const char *word)
+{
+    char *copy = c->count < WORDS ? strdup(word) : NULL;
+    if (copy)
+        c->words[c->count++] = copy;
+    else
+        c->failed = true;
+}
+
+static void fini(command *c)
+{
+    for (int i = 0; i < c->count; i++)
+        free(c->words[i]);
+}
+
+static rung_status number_of(const cli_arguments *arguments, const char *name, long least,
+                             long otherwise, long *out)
+{
+    const char *value = cli_value(arguments, name);
+    char *end;
+    *out = otherwise;
+    if (!value)
+        return RUNG_OK;
+    *out = strtol(value, &end, 10);
+    if (end == value || *end || *out < least || *out > 100000)
+        return rung_error_set(RUNG_INVALID, "train: %s takes a number from %ld on, not '%s'", name,
+                              least, value);
+    return RUNG_OK;
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char path[4200];
+    struct stat found;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &found) == 0;
+}
+
+// mpirun and this program with the same arguments; with `resume` from the run's last checkpoint.
+static rung_status build(const cli_arguments *arguments, const char *program, const char *run,
+                         long procs, bool resume, command *c)
+{
+    const char *launcher = cli_value(arguments, "--launcher");
+    char words[4096], number[32], *rest = words;
+    snprintf(number, sizeof number, "%ld", procs);
+    snprintf(words, sizeof words, "%s", launcher ? launcher : "mpirun -n {procs}");
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        add(c, strcmp(word, "{procs}") == 0 ? number : word);
+    add(c, program);
+    add(c, "train");
+    if (!resume)
+        for (int i = 0; i < arguments->word_count; i++)
+            add(c, arguments->words[i]);
+    for (int i = 0; i < arguments->override_count; i++)
+        add(c, arguments->overrides[i]);
+    if (arguments->quiet)
+        add(c, "--quiet");
+    if (arguments->verbose)
+        add(c, "--verbose");
+    add(c, resume ? "--resume" : "--run");
+    add(c, run);
+    return c->failed ? rung_error_set(RUNG_INVALID, "train: too many arguments for --procs")
+                     : RUNG_OK;
+}
+
+// What Open MPI needs to be told in containers and on small machines; other MPIs do not look.
+static void prepare_environment(void)
+{
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+}
+
+static volatile sig_atomic_t received;
+static volatile pid_t job;
+
+// The job gets the signal as well: from the terminal, or from here.
+static void on_signal(int number)
+{
+    received = number;
+    if (job > 0)
+        kill(job, number);
+}
+
+static void watch_signals(bool on)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+    struct sigaction action = {.sa_handler = on ? on_signal : SIG_DFL};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
+}
+
+// Runs the command to its end. *status_out: its exit status, 128 + n for a signal.
+static rung_status run_job(const command *c, int *status_out)
+{
+    int status = 0;
+    pid_t parent = getpid();
+    job = fork();
+    if (job < 0)
+        return rung_error_set(RUNG_IO, "cannot start %s: %s", c->words[0], strerror(errno));
+    if (job == 0) {
+        // When this program is killed, the job must not stay behind.
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() == parent)
+            execvp(c->words[0], c->words);
+        fprintf(stderr, "rung: cannot start %s: %s\n", c->words[0], strerror(errno));
+        _exit(127);
+    }
+    while (waitpid(job, &status, 0) < 0 && errno == EINTR)
+        continue;
+    job = 0;
+    *status_out = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return RUNG_OK;
+}
+
+// Statuses after which the same would happen again: usage, a gate, divergence, no memory.
+static bool is_final(int status)
+{
+    return status == 0 || (status >= 2 && status <= 5) || status == 127;
+}
+
+static rung_status supervise(const cli_arguments *arguments, const char *program, const char *run,
+                             long procs, long restarts, int *status_out)
+{
+    bool resume = cli_value(arguments, "--resume") != NULL;
+    for (long restart = 0;; restart++) {
+        command c = {0};
+        char *text = NULL;
+        rung_status status = build(arguments, program, run, procs, resume, &c);
+        if (status == RUNG_OK)
+            status = run_job(&c, status_out);
+        fini(&c);
+        if (status != RUNG_OK || received || is_final(*status_out))
+            return status;
+        if (rung_ranks_text(run, &text) == RUNG_OK)
+            fputs(text, stderr);
+        free(text);
+        if (restart >= restarts)
+            return RUNG_OK;
+        resume = exists(run, "config.yaml");
+        fprintf(stderr, "rung: the job ended with status %d; restart %ld of %ld %s\n", *status_out,
+                restart + 1, restarts, resume ? "from the last checkpoint" : "from the beginning");
+    }
+}
+
+rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int *status_out)
+{
+    char program[4096];
+    long procs, restarts;
+    rung_status status = number_of(arguments, "--procs", 1, 1, &procs);
+    if (status == RUNG_OK)
+        status = number_of(arguments, "--max-restarts", 0, 0, &restarts);
+    if (status == RUNG_OK)
+        status = cli_own_path(program, sizeof program);
+    if (status != RUNG_OK)
+        return status;
+    prepare_environment();
+    watch_signals(true);
+    status = supervise(arguments, program, run, procs, restarts, status_out);
+    watch_signals(false);
+    if (status == RUNG_OK && received)
+        *status_out = 128 + received;
+    return status;
+}
