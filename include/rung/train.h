@@ -13,7 +13,7 @@
 //   events.out.tfevents...
 //   memory.json      what a step holds at each of its operators, and whose; memory.svg
 //   trace.json       spans of the last steps, for Perfetto or chrome://tracing
-//   ranks/           of several ranks: the last calls of each
+//   ranks/           of several ranks: the last calls of each; ranks.json: how their time was spent
 //   checkpoints/     step-00000100/, ..., and the marks latest and best
 #ifndef RUNG_TRAIN_H
 #define RUNG_TRAIN_H

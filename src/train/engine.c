@@ -43,6 +43,8 @@ static rung_status make(rungi_engine *e)
     e->first = e->exchange ? rungi_exchange_rank(e->exchange) : 0;
     RUNG_CHECK(e->total <= RUNGI_MAX_SHARDS, RUNG_UNSUPPORTED, "%d ranks; at most %d work",
                e->total, RUNGI_MAX_SHARDS);
+    if (e->exchange)
+        rungi_straggler_init(&e->balance, e->total);
     e->threads = threads;
     e->grads[0] = e->state->grads;
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
@@ -235,6 +237,11 @@ bool rungi_engine_stop(const rungi_engine *e)
 int rungi_engine_bad_rank(const rungi_engine *e)
 {
     return e->bad_rank;
+}
+
+const rungi_straggler *rungi_engine_balance(const rungi_engine *e)
+{
+    return e->exchange && e->total > 1 ? &e->balance : NULL;
 }
 
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)

@@ -17,6 +17,7 @@
 
 #include "base/team.h"
 #include "graph/plan.h"
+#include "measure/straggler.h"
 #include "measure/timeline.h"
 #include "rung/optim.h"
 #include "train/exchange.h"
@@ -53,6 +54,7 @@ typedef struct rungi_batch_view {
     int64_t global_count; // of all ranks; 0: count
     int64_t begin;        // place of this rank's first sample among those
     bool stop;            // this rank wants to end after this step
+    int64_t waited;       // nanoseconds that this rank waited for the batch
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
@@ -81,6 +83,10 @@ rung_status rungi_engine_eval(rungi_engine *engine, const rungi_batch_view *batc
 // was not finite, or -1.
 bool rungi_engine_stop(const rungi_engine *engine);
 int rungi_engine_bad_rank(const rungi_engine *engine);
+
+// What the steps of the last training calls took on each rank before the exchange; NULL: one rank.
+// Borrowed.
+const rungi_straggler *rungi_engine_balance(const rungi_engine *engine);
 
 // Compiles the plans for batches of `count` samples (of all ranks) now instead of at the first one.
 rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);

@@ -44,7 +44,8 @@ struct rungi_engine {
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
     int bad_rank;
-    double rank_losses[RUNGI_MAX_SHARDS];
+    int64_t began; // of computing, when the ranks had met; then what it took
+    rungi_straggler balance;
     char **gathered; // under exact, by output: its values of all shards
     size_t *gathered_bytes;
 };

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/error.h"
 #include "train/engine_inside.h"
 
@@ -27,13 +28,24 @@ rung_status rungi_engine_share_counts(rungi_engine *e)
 
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss)
 {
+    enum { LOSS, DATA, COMPUTE, NUMBERS };
     int ranks = rungi_exchange_ranks(e->exchange);
-    RUNG_TRY(rungi_exchange_numbers(e->exchange, *loss, e->rank_losses, step_of(e), "losses"));
+    double all[RUNGI_MAX_SHARDS][NUMBERS], losses[RUNGI_MAX_SHARDS];
+    double times[RUNGI_MAX_SHARDS][RUNGI_STRAGGLER_CAUSES];
+    int64_t took = rungi_now(rung_device_context(e->state->device)) - e->began;
+    const double own[NUMBERS] = {*loss, (double)e->batch->waited * 1e-9, (double)took * 1e-9};
+    RUNG_TRY(rungi_exchange_numbers(e->exchange, own, NUMBERS, all[0], step_of(e), "losses"));
     e->bad_rank = -1;
-    for (int r = ranks - 1; r >= 0; r--)
-        if (!isfinite(e->rank_losses[r]))
+    for (int r = ranks - 1; r >= 0; r--) {
+        losses[r] = all[r][LOSS];
+        times[r][RUNGI_STRAGGLER_DATA] = all[r][DATA];
+        times[r][RUNGI_STRAGGLER_COMPUTE] = all[r][COMPUTE];
+        if (!isfinite(losses[r]))
             e->bad_rank = r;
-    *loss = rungi_engine_tree_sum(e->rank_losses, ranks);
+    }
+    *loss = rungi_engine_tree_sum(losses, ranks);
+    if (e->training)
+        rungi_straggler_feed(&e->balance, (const double(*)[RUNGI_STRAGGLER_CAUSES])times);
     return RUNG_OK;
 }
 

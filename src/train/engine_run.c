@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/error.h"
 #include "optim/optimizer.h"
 
@@ -285,6 +286,8 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
+    if (e->exchange)
+        e->began = rungi_now(rung_device_context(e->state->device));
     RUNG_TRY(compute(e));
     for (int s = 0; s < e->active; s++)
         losses[s] = e->losses[s];

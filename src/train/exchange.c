@@ -55,7 +55,8 @@ static rung_status make(rungi_exchange *x)
 {
     uint64_t floats = (uint64_t)x->state->flat_size;
     RUNG_TRY(cut(x));
-    x->numbers = calloc((size_t)rungi_exchange_ranks(x), sizeof *x->numbers);
+    x->numbers =
+        calloc((size_t)rungi_exchange_ranks(x) * RUNGI_EXCHANGE_NUMBERS, sizeof *x->numbers);
     RUNG_CHECK(x->numbers, RUNG_NO_MEMORY, "no memory for an exchange");
     void *grads;
     RUNG_TRY(rungi_comm_alloc(x->o.comm, floats * sizeof(float), "gradients", &grads));
@@ -151,14 +152,14 @@ rung_status rungi_exchange_sum(rungi_exchange *x, double *values, int64_t count,
     return status;
 }
 
-rung_status rungi_exchange_numbers(rungi_exchange *x, double own, double *all_out, int64_t step,
-                                   const char *label)
+rung_status rungi_exchange_numbers(rungi_exchange *x, const double *own, int count, double *all_out,
+                                   int64_t step, const char *label)
 {
-    int ranks = rungi_exchange_ranks(x);
-    memset(x->numbers, 0, (size_t)ranks * sizeof *x->numbers);
-    x->numbers[rungi_exchange_rank(x)] = own;
-    RUNG_TRY(rungi_exchange_sum(x, x->numbers, ranks, step, label));
-    memcpy(all_out, x->numbers, (size_t)ranks * sizeof *x->numbers);
+    int64_t all = (int64_t)rungi_exchange_ranks(x) * count;
+    memset(x->numbers, 0, (size_t)all * sizeof *x->numbers);
+    memcpy(x->numbers + (int64_t)rungi_exchange_rank(x) * count, own, (size_t)count * sizeof *own);
+    RUNG_TRY(rungi_exchange_sum(x, x->numbers, all, step, label));
+    memcpy(all_out, x->numbers, (size_t)all * sizeof *x->numbers);
     return RUNG_OK;
 }
 

@@ -37,9 +37,10 @@ bool rungi_exchange_overlaps(const rungi_exchange *x);
 // values[count] become the sums over the ranks. `label` is for messages.
 rung_status rungi_exchange_sum(rungi_exchange *x, double *values, int64_t count, int64_t step,
                                const char *label);
-// Each rank's number: all_out[ranks].
-rung_status rungi_exchange_numbers(rungi_exchange *x, double own, double *all_out, int64_t step,
-                                   const char *label);
+// Each rank's `count` numbers (at most RUNGI_EXCHANGE_NUMBERS): all_out[ranks][count].
+enum { RUNGI_EXCHANGE_NUMBERS = 4 };
+rung_status rungi_exchange_numbers(rungi_exchange *x, const double *own, int count, double *all_out,
+                                   int64_t step, const char *label);
 
 // Room for `bytes` of statistics of each of `shards` shards (a multiple of the ranks): of all
 // ranks, in order. Collective when it has to grow, with equal arguments.

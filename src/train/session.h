@@ -31,6 +31,7 @@ typedef struct rungi_session {
     rungi_comm *comm; // with the other ranks; borrowed; NULL: there are none
     int rank, ranks;
     bool want_stop;      // this rank wants to end: see rungi_engine_stop
+    int64_t waited;      // nanoseconds that it waited for its last batch
     rung_config *config; // own copy
     const rungi_train_config *c;
 

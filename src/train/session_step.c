@@ -11,6 +11,7 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
                              .global_count = batch->global_count,
                              .begin = batch->begin,
                              .stop = s->want_stop,
+                             .waited = s->waited,
                              .feeds = feeds,
                              .n_feeds = rungi_session_feeds(s, batch, feeds),
                              .seed = (uint64_t)s->c->seed,

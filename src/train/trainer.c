@@ -19,7 +19,7 @@ static rung_status make(rung_context *context, const rung_config *config, const 
     RUNG_CHECK(t, RUNG_NO_MEMORY, "no memory for a trainer");
     t->context = context;
     t->at = (rungi_progress){.best = NAN, .stop_best = NAN, .best_step = -1};
-    t->saved_step = -1;
+    t->saved_step = t->straggler = -1;
     rung_status status = RUNG_OK;
     if (run) {
         t->run = strdup(run);

@@ -50,8 +50,9 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed;  // several ranks: one of them was asked to stop
-    bool stopped; // fit ends because of that
+    bool agreed;   // several ranks: one of them was asked to stop
+    bool stopped;  // fit ends because of that
+    int straggler; // rank that was told to be slow; -1: none
 
     size_t bad_listed; // of the session's bad samples
 
@@ -127,6 +128,12 @@ rung_status rungi_trainer_loader_write(const rung_trainer *t);
 // trainer_ranks.c: what ranks do together. Each is collective, and does nothing with one rank.
 // Does this trainer write the run folder?
 bool rungi_trainer_writes(const rung_trainer *t);
+// After a step: tells of a rank that the others wait for, once, until another one is slow or all
+// are equal again. Done by rank 0; not collective.
+void rungi_trainer_watch_balance(rung_trainer *t);
+// Writes ranks.json: what each rank's time before the exchange went to, and how unequal they were.
+// Not collective.
+rung_status rungi_trainer_write_balance(const rung_trainer *t);
 // Every rank goes on from the same step.
 rung_status rungi_trainer_same_step(rung_trainer *t);
 // `values` become the sums over the ranks.

@@ -182,6 +182,7 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     s->want_stop = atomic_load(&t->stop);
     RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &u, &loss));
     t->agreed = rungi_engine_stop(s->engine);
+    rungi_trainer_watch_balance(t);
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, t->at.step);
     rung_status status = update(t, batch, &u, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
@@ -201,9 +202,11 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
 {
     if (t->s->c->train.overfit_one_batch && batch->count)
         return RUNG_OK; // the first one is held to the end
+    int64_t began = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_WAIT, t->at.step);
     rung_status status = rungi_session_next(t->s, t->at.step, batch);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
+    t->s->waited = rungi_trainer_now(t) - began;
     return rungi_trainer_keep_bad(t, status);
 }
 

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "comm/comm_mpi.h"
 #include "comm/recorder.h"
 #include "train/trainer.h"
@@ -68,6 +70,52 @@ rung_status rung_ranks_text(const char *run, char **text_out)
 bool rungi_trainer_writes(const rung_trainer *t)
 {
     return t->run && t->s->rank == 0;
+}
+
+void rungi_trainer_watch_balance(rung_trainer *t)
+{
+    static const char *const causes[] = {"waiting for data", "computing"};
+    const rungi_straggler *balance = rungi_engine_balance(t->s->engine);
+    rungi_straggler_verdict v;
+    // Each window of steps is looked at once.
+    if (!balance || t->s->rank || balance->steps % RUNGI_STRAGGLER_STEPS)
+        return;
+    int rank = rungi_straggler_find(balance, &v) ? v.rank : -1;
+    if (rank >= 0 && rank != t->straggler)
+        rungi_log(t->context, RUNG_LOG_WARNING,
+                  "step %" PRId64 ": rank %d takes %.0f %% longer than the others, which wait for "
+                  "it: %.2f ms a step for %s, theirs %.2f ms",
+                  t->at.step + 1, rank, (v.slowness - 1) * 100, v.own * 1e3, causes[v.cause],
+                  v.others * 1e3);
+    t->straggler = rank;
+}
+
+rung_status rungi_trainer_write_balance(const rung_trainer *t)
+{
+    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
+    if (!b || !b->steps)
+        return RUNG_OK;
+    rungi_string text = {0};
+    json_t *o = json_object(), *ranks = json_array();
+    for (int r = 0; r < b->ranks; r++) {
+        double steps = (double)b->steps;
+        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f}", "rank", r, "wait_ms",
+                                               b->sums[r][RUNGI_STRAGGLER_DATA] * 1e3 / steps,
+                                               "compute_ms",
+                                               b->sums[r][RUNGI_STRAGGLER_COMPUTE] * 1e3 / steps));
+    }
+    json_object_set_new(o, "steps", json_integer(b->steps));
+    json_object_set_new(o, "imbalance", rungi_json_real(rungi_straggler_imbalance(b)));
+    json_object_set_new(o, "ranks", ranks);
+    rungi_json_print(o, true, &text);
+    json_decref(o);
+    char *path = rungi_path_join(t->run, "ranks.json");
+    rung_status status = text.failed || !path
+                             ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for ranks.json")
+                             : rungi_fs_write(path, text.data, text.size);
+    free(path);
+    rungi_string_fini(&text);
+    return status;
 }
 
 rung_status rungi_trainer_same_step(rung_trainer *t)

@@ -322,6 +322,8 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
         if (status == RUNG_OK)
             status = rungi_trainer_loader_write(t);
         if (status == RUNG_OK)
+            status = rungi_trainer_write_balance(t);
+        if (status == RUNG_OK)
             status = rungi_trainer_chart(t->run);
         if (status == RUNG_OK)
             status = rungi_trainer_memory_write(t);
