@@ -40,6 +40,7 @@ typedef struct job {
     const float *image;
     const int64_t *label;
     int stop_rank; // that wants to stop; -1: none
+    int late_rank; // whose batches come a second late; 0: none
     // results, by rank
     world *worlds;
     double losses[RANKS][4];
@@ -108,6 +109,7 @@ static rung_status train(job *j, int rank, int ranks, world *w)
                                        .global_count = j->counts[k],
                                        .begin = part.begin,
                                        .stop = rank == j->stop_rank,
+                                       .waited = rank && rank == j->late_rank ? 1000000000 : 0,
                                        .feeds = feeds,
                                        .n_feeds = 2,
                                        .seed = 1,
@@ -340,6 +342,35 @@ static void all_know_what_happens_to_one(void **state)
     rung_context_destroy(&context);
 }
 
+// A rank whose data come late is named by all of them, 20 steps later.
+static void a_late_rank_is_named(void **state)
+{
+    (void)state;
+    rung_context *context;
+    world worlds[3] = {0};
+    rungi_straggler_verdict v;
+    assert_ok(rung_context_create(NULL, &context));
+    job j = {.steps = 4,
+             .counts = {16, 16, 16, 16},
+             .image = images,
+             .label = labels,
+             .stop_rank = -1,
+             .late_rank = 1};
+    rungi_crew *crew = run_ranks(context, &j, 3, worlds);
+    for (int i = 4; i < RUNGI_STRAGGLER_STEPS; i += 4)
+        assert_ok(rungi_crew_run(crew, train_member, &j));
+    for (int r = 0; r < 3; r++) {
+        const rungi_straggler *balance = rungi_engine_balance(worlds[r].engine);
+        assert_true(rungi_straggler_find(balance, &v));
+        assert_int_equal(v.rank, 1);
+        assert_int_equal(v.cause, RUNGI_STRAGGLER_DATA);
+        assert_near(v.own, 1, 1e-9);
+        assert_true(rungi_straggler_imbalance(balance) > 1.5);
+    }
+    drop_ranks(crew, worlds, 3);
+    rung_context_destroy(&context);
+}
+
 // What is no part of a batch is refused, on all ranks, with the first cause.
 static void a_wrong_part_is_refused(void **state)
 {
@@ -366,6 +397,7 @@ int main(void)
         cmocka_unit_test(compressed_gradients_are_near),
         cmocka_unit_test(statistics_are_those_of_all_ranks),
         cmocka_unit_test(all_know_what_happens_to_one),
+        cmocka_unit_test(a_late_rank_is_named),
         cmocka_unit_test(a_wrong_part_is_refused),
     };
     return RUN_TESTS(tests);
