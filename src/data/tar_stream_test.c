@@ -3,24 +3,10 @@
 // depends on neither.
 #include "data/tar_stream.h"
 
-#include "formats/tar_write.h"
 #include "group_testing.h"
+#include "tar_testing.h"
 
 enum { SHARDS = 7, RECORDS = 100, EPOCHS = 3 };
-
-typedef struct tape {
-    uint8_t bytes[1 << 20];
-    size_t size;
-} tape;
-
-static rung_status put(void *user, const void *data, size_t size)
-{
-    tape *t = user;
-    assert_true(size <= sizeof t->bytes - t->size);
-    memcpy(t->bytes + t->size, data, size);
-    t->size += size;
-    return RUNG_OK;
-}
 
 // Archive `shard` of `shards` has the records of its remainder: a pixel and the class record % 10.
 static void write_shard(const char *name, int shard, int shards, int records, bool compress)
@@ -31,12 +17,12 @@ static void write_shard(const char *name, int shard, int shards, int records, bo
         char entry[32], picture[16], label[8];
         snprintf(entry, sizeof entry, "%05d.pgm", i);
         snprintf(picture, sizeof picture, "P5 1 1 255\n%c", (char)(i % 251));
-        assert_ok(rungi_tar_put(put, &t, entry, picture, 12));
+        assert_ok(rungi_tar_put(tape_put, &t, entry, picture, 12));
         snprintf(entry, sizeof entry, "%05d.cls", i);
         snprintf(label, sizeof label, "%d", i % 10);
-        assert_ok(rungi_tar_put(put, &t, entry, label, strlen(label)));
+        assert_ok(rungi_tar_put(tape_put, &t, entry, label, strlen(label)));
     }
-    assert_ok(rungi_tar_end(put, &t));
+    assert_ok(rungi_tar_end(tape_put, &t));
     if (!compress) {
         test_write(&folder, name, t.bytes, t.size);
         return;

@@ -465,6 +465,8 @@ rung_status rungi_jpeg_read(rungi_jpeg *jpeg, const rungi_rect *part, int channe
                                                  : JCS_RGB;
     c->dct_method = JDCT_ISLOW;
     c->do_fancy_upsampling = TRUE;
+    // It smoothes progressive pictures that lack their last scans, and parts other than the whole.
+    c->do_block_smoothing = FALSE;
     window w = choose_window(c, part);
     RUNG_CHECK(
         rungi_block_reserve(&jpeg->rows, w.stride * (size_t)part->height + RUNGI_PIXELS_SLACK),

@@ -245,7 +245,8 @@ static void tell(const rungi_bench *b, int done, int total, const char *what)
 static rung_status measure_all(rungi_bench *b)
 {
     int most = b->o->max_workers ? b->o->max_workers : 2 * b->cores > 4 ? 2 * b->cores : 4;
-    int total = 4, done = 0;
+    bool copies = b->s->c->device.copy != RUNGI_COPY_DIRECT;
+    int total = 4 + copies, done = 0;
     char what[48];
     for (int n = 1; n < most; n *= 2)
         total++;
@@ -260,6 +261,10 @@ static rung_status measure_all(rungi_bench *b)
     b->best = rungi_bench_best(b->rows, b->count);
     tell(b, done++, total, "decode ceiling");
     RUNG_TRY(measure_decoding(b));
+    if (copies) {
+        tell(b, done++, total, "copies");
+        RUNG_TRY(rungi_bench_copies(b));
+    }
     tell(b, done++, total, "from memory");
     return rungi_bench_supply(b, -1, &b->preloaded);
 }

@@ -20,6 +20,17 @@ typedef struct rungi_supply {
     double batch_ms;
 } rungi_supply;
 
+// Copies to the device, and what they are hidden behind.
+typedef struct rungi_copies {
+    bool done; // else batches are not copied
+    double ms; // of a batch: on the stream
+    double bytes_per_s;
+    double step_ms;      // of the stand-in for a training step: as long as a copy
+    double batch_ms;     // from batch to batch, with it
+    double overlap;      // share of a copy that goes on during the step, in [0, 1]
+    double device_share; // of the time that the device is in a step
+} rungi_copies;
+
 typedef struct rungi_bench {
     rungi_session *s;
     const rung_data_bench_options *o;
@@ -31,10 +42,14 @@ typedef struct rungi_bench {
     rungi_supply preloaded; // workers -1
     int64_t preloaded_samples;
     bool preloaded_whole; // all of an epoch's
+    rungi_copies copies;
 } rungi_bench;
 
 // Measures one loader: `workers`; -1 serves from memory.
 rung_status rungi_bench_supply(rungi_bench *b, int workers, rungi_supply *out);
+
+// data_bench_copies.c: measures copies with the best number of workers.
+rung_status rungi_bench_copies(rungi_bench *b);
 
 // The smallest number of workers that comes within 5 % of the best.
 int rungi_bench_best(const rungi_supply *rows, int count);

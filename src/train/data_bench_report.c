@@ -68,6 +68,12 @@ static void advise(const rungi_bench *b, rungi_string *out)
             out, "- supply is %.2f times the decode ceiling%s.\n",
             best->samples_per_s / b->decode_per_s,
             best->samples_per_s > b->decode_per_s ? ": only what a crop needs is decoded" : "");
+    if (b->copies.done && b->copies.overlap < 0.5)
+        rungi_string_add(out, "- copies do not overlap with training: %s.\n",
+                         b->s->c->data.non_blocking && b->s->c->data.pin_memory
+                             ? "pinned memory (data.pin_limit) or the device's stream does not let "
+                               "them"
+                             : "set data.pin_memory and data.non_blocking");
     double ratio = best->samples_per_s / b->preloaded.samples_per_s;
     rungi_string_add(out, "- from memory batches come %.1f times as fast%s.\n", 1 / ratio,
                      ratio > 0.5 ? ": there is little to gain" : "");
@@ -114,6 +120,17 @@ static void text_of(const rungi_bench *b, rungi_string *out)
                          "decode ceiling  %.0f pictures/s, decoded whole from memory by %d threads "
                          "(%" PRId64 " pictures)\n",
                          b->decode_per_s, b->cores, b->decoded);
+    const rungi_copies *c = &b->copies;
+    if (c->done)
+        rungi_string_add(
+            out,
+            "copies          %.3g ms a batch, %.2f GB/s; beside steps of %.3g ms a "
+            "batch comes every %.3g ms: %.0f %% of a copy is hidden, the device is busy "
+            "%.0f %% of the time\n",
+            c->ms, c->bytes_per_s * 1e-9, c->step_ms, c->batch_ms, 100 * c->overlap,
+            100 * c->device_share);
+    else
+        rungi_string_add(out, "copies          none: a CPU device reads batches where they lie\n");
     rungi_string_add(out, "real/preloaded  %.4f (%" PRId64 " samples in memory%s)\n\n",
                      b->rows[b->best].samples_per_s / b->preloaded.samples_per_s,
                      b->preloaded_samples, b->preloaded_whole ? "" : ", not all");
@@ -151,6 +168,13 @@ static json_t *json_of(const rungi_bench *b)
     json_object_set_new(o, "best_workers", json_integer(b->rows[b->best].workers));
     json_object_set_new(o, "decode_per_s",
                         b->decode_per_s > 0 ? rungi_json_real(b->decode_per_s) : json_null());
+    const rungi_copies *c = &b->copies;
+    json_object_set_new(o, "copies",
+                        c->done ? json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "copy_ms", c->ms,
+                                            "bytes_per_s", c->bytes_per_s, "step_ms", c->step_ms,
+                                            "batch_ms", c->batch_ms, "overlap", c->overlap,
+                                            "device_busy_share", c->device_share)
+                                : json_null());
     json_object_set_new(o, "preloaded", row_json(&b->preloaded));
     json_object_set_new(o, "preloaded_samples", json_integer(b->preloaded_samples));
     json_object_set_new(

@@ -233,6 +233,7 @@ void rungi_session_destroy(rungi_session **session)
         return;
     rungi_session *s = *session;
     rungi_feeder_destroy(&s->feeder);
+    rungi_feeder_destroy(&s->val_feeder);
     rung_loader_destroy(&s->train_loader);
     rung_loader_destroy(&s->val_loader);
     if (s->pinned)

@@ -39,9 +39,10 @@ typedef struct rungi_session {
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
-    rung_mix mixes[2];    // of validation and training
-    rungi_feeder *feeder; // of training, where batches are copied or finished on the device
-    rungi_pinned *pinned; // what the training loader's batches lie in, or NULL
+    rung_mix mixes[2];        // of validation and training
+    rungi_feeder *feeder;     // of training, where batches are copied or finished on the device
+    rungi_feeder *val_feeder; // of validation, where they are copied
+    rungi_pinned *pinned;     // what the training loader's batches lie in, or NULL
     RUNGI_ARRAY(rungi_bad_entry) bad; // in the order in which they were met
     int64_t classes;
     char **class_names; // classes of them, or NULL
@@ -107,17 +108,22 @@ rung_status rungi_session_open_source(const rungi_session *s, bool validation,
 rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_transform *steps,
                                          rung_loader_options *options_out,
                                          rung_source **source_out);
-// session_feed.c: the feeder that belongs to a training loader made with `options`; NULL when
-// batches are used as they come. The caller owns it.
+// session_feed.c: the feeder that belongs to a loader made with `options`; NULL when batches are
+// used as they come. With `timed` the session's timeline tells what is waited for. The caller owns
+// it.
 rung_status rungi_session_make_feeder(rungi_session *s, rung_loader *loader,
                                       const rung_source *source, const rung_loader_options *options,
-                                      rungi_feeder **feeder_out);
-// Makes where the training loader's batches lie, if that is pinned memory; `memory` is filled then.
+                                      bool timed, rungi_feeder **feeder_out);
+// Makes where the loaders' batches lie, if that is pinned memory; `memory` is filled then.
 rung_status rungi_session_pin(rungi_session *s, bool *pinned_out, rung_loader_memory *memory);
 // Training batches, on the device: as rung_loader_next, _release and _seek. One at a time.
 rung_status rungi_session_next(rungi_session *s, int64_t step, rung_batch *batch_out);
 void rungi_session_release(rungi_session *s, rung_batch *batch);
 rung_status rungi_session_seek(rungi_session *s, int64_t epoch, int64_t position);
+// The same of validation batches.
+rung_status rungi_session_val_next(rungi_session *s, rung_batch *batch_out);
+void rungi_session_val_release(rungi_session *s, rung_batch *batch);
+rung_status rungi_session_val_seek(rungi_session *s, int64_t epoch, int64_t position);
 // Keeps the number of classes and a copy of their names (which may be NULL).
 rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const char *const *names);
 // Sets data.num_workers, so that a run that goes on has as many, and makes the loaders anew.

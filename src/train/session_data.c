@@ -146,14 +146,12 @@ static rung_status make_loader(rungi_session *s, bool training, rung_loader **lo
     rung_source *source;
     bool pinned = false;
     RUNG_TRY(rungi_session_loader_options(s, training, steps, &options, &source));
-    if (training) {
-        RUNG_TRY(rungi_session_pin(s, &pinned, &memory));
-        options.memory = pinned ? &memory : NULL;
-        options.defer = s->c->data.augment_on == RUNGI_AUGMENT_DEVICE;
-    }
+    RUNG_TRY(rungi_session_pin(s, &pinned, &memory));
+    options.memory = pinned ? &memory : NULL;
+    options.defer = training && s->c->data.augment_on == RUNGI_AUGMENT_DEVICE;
     RUNG_TRY(rung_loader_create(s->context, source, &options, loader_out));
-    return training ? rungi_session_make_feeder(s, *loader_out, source, &options, &s->feeder)
-                    : RUNG_OK;
+    return rungi_session_make_feeder(s, *loader_out, source, &options, training,
+                                     training ? &s->feeder : &s->val_feeder);
 }
 
 rung_status rungi_session_set_workers(rungi_session *s, int workers)
@@ -163,6 +161,7 @@ rung_status rungi_session_set_workers(rungi_session *s, int workers)
     RUNG_TRY(rung_config_set(s->config, "data.num_workers", text));
     rung_loader **loaders[] = {&s->val_loader, &s->train_loader};
     rungi_feeder_destroy(&s->feeder);
+    rungi_feeder_destroy(&s->val_feeder);
     for (int i = 0; i < 2; i++) {
         if (!*loaders[i])
             continue;

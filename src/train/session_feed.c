@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How training batches come to the device.
+// How batches come to the device.
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ rung_status rungi_session_pin(rungi_session *s, bool *pinned_out, rung_loader_me
 
 rung_status rungi_session_make_feeder(rungi_session *s, rung_loader *loader,
                                       const rung_source *source, const rung_loader_options *options,
-                                      rungi_feeder **feeder_out)
+                                      bool timed, rungi_feeder **feeder_out)
 {
     const rungi_device_config *d = &s->c->device;
     rungi_finish *finish = NULL;
@@ -43,7 +43,7 @@ rung_status rungi_session_make_feeder(rungi_session *s, rung_loader *loader,
                                 .non_blocking = s->c->data.non_blocking,
                                 .pinned = s->pinned,
                                 .finish = finish,
-                                .timeline = &s->timeline},
+                                .timeline = timed ? &s->timeline : NULL},
         feeder_out);
     if (status != RUNG_OK)
         rungi_finish_destroy(&finish);
@@ -68,4 +68,24 @@ rung_status rungi_session_seek(rungi_session *s, int64_t epoch, int64_t position
 {
     return s->feeder ? rungi_feeder_seek(s->feeder, epoch, position)
                      : rung_loader_seek(s->train_loader, epoch, position);
+}
+
+rung_status rungi_session_val_next(rungi_session *s, rung_batch *batch_out)
+{
+    return s->val_feeder ? rungi_feeder_next(s->val_feeder, 0, batch_out)
+                         : rung_loader_next(s->val_loader, batch_out);
+}
+
+void rungi_session_val_release(rungi_session *s, rung_batch *batch)
+{
+    if (s->val_feeder)
+        rungi_feeder_release(s->val_feeder, batch);
+    else
+        rung_loader_release(s->val_loader, batch);
+}
+
+rung_status rungi_session_val_seek(rungi_session *s, int64_t epoch, int64_t position)
+{
+    return s->val_feeder ? rungi_feeder_seek(s->val_feeder, epoch, position)
+                         : rung_loader_seek(s->val_loader, epoch, position);
 }

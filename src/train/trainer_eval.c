@@ -51,12 +51,12 @@ static rung_status run(rung_trainer *t, tally *sum)
     rungi_session *s = t->s;
     rung_loader_info info;
     rung_loader_describe(s->val_loader, &info);
-    RUNG_TRY(rung_loader_seek(s->val_loader, 0, 0));
+    RUNG_TRY(rungi_session_val_seek(s, 0, 0));
     for (int64_t i = 0; i < info.batches_per_epoch; i++) {
         rung_batch batch;
         rungi_feed feeds[RUNG_MAX_FIELDS];
         double loss = 0;
-        RUNG_TRY(rungi_trainer_keep_bad(t, rung_loader_next(s->val_loader, &batch)));
+        RUNG_TRY(rungi_trainer_keep_bad(t, rungi_session_val_next(s, &batch)));
         rungi_batch_view view = {.count = batch.count,
                                  .global_count = batch.global_count,
                                  .begin = batch.begin,
@@ -68,7 +68,7 @@ static rung_status run(rung_trainer *t, tally *sum)
         sum->loss += loss * (double)batch.global_count;
         if (status == RUNG_OK && batch.count)
             status = count_batch(t, &batch, sum);
-        rung_loader_release(s->val_loader, &batch);
+        rungi_session_val_release(s, &batch);
         RUNG_TRY(status);
         if (i % HARVEST_BATCHES == HARVEST_BATCHES - 1)
             rungi_windows_harvest(t);

@@ -68,7 +68,7 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
     RUNG_TRY(rung_loader_create(s->context, source, &options, &loader));
     int64_t samples = 0, wait = 0, taken = 0;
     rungi_feeder *feeder = NULL;
-    rung_status status = rungi_session_make_feeder(s, loader, source, &options, &feeder);
+    rung_status status = rungi_session_make_feeder(s, loader, source, &options, true, &feeder);
     for (int i = 0; i < STEPS_WARM && status == RUNG_OK; i++)
         status = step(s, loader, feeder, &samples, &wait);
     samples = wait = 0;
