@@ -192,6 +192,9 @@ void cli_progress_close(cli_progress *p)
             fprintf(p->out, "  %s %.1f%%", rung_time_part(i), 100 * p->end.ms[i] / total);
     fputc('\n', p->out);
     show_loader(p);
+    fprintf(p->out, "memory   peak %.1f MiB of the device (%.1f MiB reserved), process %.1f MiB\n",
+            (double)p->end.peak_live / (1 << 20), (double)p->end.peak_reserved / (1 << 20),
+            (double)p->end.peak_resident / (1 << 20));
     if (p->best_step > 0)
         fprintf(p->out, "best     accuracy %.4f, loss %.4f at step %" PRId64 "\n", p->best_accuracy,
                 plain(p->best_loss), p->best_step);

@@ -29,8 +29,10 @@ static void print_row(const rung_fit_row *r)
 
 static void print_fit(const rung_fit *f)
 {
-    printf("%s on %s with %d thread%s, %.2f GiB of memory; sizes in MiB\n\n", f->model, f->device,
-           f->threads, f->threads == 1 ? "" : "s", (double)f->memory / (1 << 30));
+    bool small = f->memory < 1 << 30;
+    printf("%s on %s with %d thread%s, %.2f %s of memory; sizes in MiB\n\n", f->model, f->device,
+           f->threads, f->threads == 1 ? "" : "s", (double)f->memory / (small ? 1 << 20 : 1 << 30),
+           small ? "MiB" : "GiB");
     printf("%7s %-14s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "batch", "way",
            "weights", "gradients", "optimizer", "activation", "workspace", "peak", "loader",
            "process", "ms/step", "samples/s");

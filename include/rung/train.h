@@ -74,8 +74,11 @@ typedef struct rung_train_event {
     int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
     bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
     const char *path;              // CHECKPOINT: in the run folder
-    rung_status status;            // END
-    const char *note;              // END: why, when it is not the planned end; else NULL
+    // END, in bytes: the most that was live and reserved on the device, and resident of the
+    // process.
+    uint64_t peak_live, peak_reserved, peak_resident;
+    rung_status status; // END
+    const char *note;   // END: why, when it is not the planned end; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "measure/resident.h"
 #include "train/trainer.h"
 
 enum {
@@ -353,7 +354,11 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
 {
     rung_error error = *rung_error_last();
     rung_train_event e = rungi_event_now(t, RUNG_EVENT_END);
+    rung_memory_stats memory = rung_device_memory(t->s->device);
     e.status = status;
+    e.peak_live = memory.peak_live;
+    e.peak_reserved = memory.peak_reserved;
+    e.peak_resident = rungi_peak_resident();
     if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)

@@ -176,6 +176,9 @@ static json_t *event_json(const rung_train_event *e)
     if (e->kind == RUNG_EVENT_CHECKPOINT)
         json_object_set_new(o, "path", rungi_json_string(e->path));
     if (e->kind == RUNG_EVENT_END) {
+        json_object_set_new(o, "peak_live", json_integer((json_int_t)e->peak_live));
+        json_object_set_new(o, "peak_reserved", json_integer((json_int_t)e->peak_reserved));
+        json_object_set_new(o, "peak_resident", json_integer((json_int_t)e->peak_resident));
         json_object_set_new(o, "status", json_string(rung_status_text(e->status)));
         if (e->note)
             json_object_set_new(o, "note", rungi_json_string(e->note));
