@@ -14,13 +14,8 @@ import time
 
 import torch
 import torch_models
+from peer_models import MODELS
 
-# model: options of build(), image, classes, momentum (SGD, learning rate 0.01)
-MODELS = {
-    "mlp": ({}, (784,), 10, 0.0),
-    "dlf_cnn": ({}, (3, 32, 32), 10, 0.9),
-    "resnet18": ({}, (3, 224, 224), 1000, 0.9),
-}
 WARMUP = 3
 
 

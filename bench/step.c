@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rung's side of the benchmarks: training steps on one fixed batch, as the product takes them
-// (session, engine, optimizer), timed on request.
+// (session, engine, optimizer), timed on request. With train.ranks all ranks take them together,
+// and rank 0 is timed.
 //
 //   step [--timeline-off] KEY=VALUE...
 //
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "measure/resident.h"
 #include "rung/config.h"
+#include "train/crew.h"
 #include "train/session.h"
 
 typedef struct stepper {
@@ -29,6 +31,16 @@ typedef struct stepper {
     double loss;
 } stepper;
 
+typedef struct program {
+    rung_context *context;
+    const rung_config *config;
+    bool timeline_off;
+    rungi_crew *crew; // NULL: one rank
+    stepper *steppers;
+    long steps; // wanted
+    double *ms; // of rank 0
+} program;
+
 // Forward, backward, optimizer, the loss read: what rung train does between two batches.
 static rung_status one_step(stepper *x)
 {
@@ -37,26 +49,40 @@ static rung_status one_step(stepper *x)
     return rungi_session_step(x->s, &x->batch, x->step++, &x->loss);
 }
 
-static rung_status run(stepper *x, long steps)
+static rung_status run_steps(program *p, int rank)
 {
-    double *ms = malloc((size_t)steps * sizeof *ms);
-    if (!ms)
-        return rung_error_set(RUNG_NO_MEMORY, "no memory for %ld times", steps);
+    stepper *x = &p->steppers[rank];
     rung_status status = RUNG_OK;
     int64_t last = rungi_now(x->s->context);
-    for (long i = 0; i < steps && status == RUNG_OK; i++) {
+    for (long i = 0; i < p->steps && status == RUNG_OK; i++) {
         status = one_step(x);
         int64_t now = rungi_now(x->s->context);
-        ms[i] = (double)(now - last) * 1e-6;
+        if (rank == 0)
+            p->ms[i] = (double)(now - last) * 1e-6;
         last = now;
     }
-    for (long i = 0; i < steps && status == RUNG_OK; i++)
-        printf("%.6g%c", ms[i], i == steps - 1 ? '\n' : ' ');
-    free(ms);
     return status;
 }
 
-static rung_status serve(stepper *x)
+static rung_status run_member(void *arg, rungi_member *m)
+{
+    return run_steps(arg, m->index);
+}
+
+static rung_status run(program *p, long steps)
+{
+    p->steps = steps;
+    p->ms = malloc((size_t)steps * sizeof *p->ms);
+    if (!p->ms)
+        return rung_error_set(RUNG_NO_MEMORY, "no memory for %ld times", steps);
+    rung_status status = p->crew ? rungi_crew_run(p->crew, run_member, p) : run_steps(p, 0);
+    for (long i = 0; i < steps && status == RUNG_OK; i++)
+        printf("%.6g%c", p->ms[i], i == steps - 1 ? '\n' : ' ');
+    free(p->ms);
+    return status;
+}
+
+static rung_status serve(program *p)
 {
     char line[256];
     long steps;
@@ -66,7 +92,7 @@ static rung_status serve(stepper *x)
     while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0) {
         rung_status status = RUNG_OK;
         if (sscanf(line, "run %ld", &steps) == 1 && steps > 0)
-            status = run(x, steps);
+            status = run(p, steps);
         else if (strcmp(line, "rss\n") == 0)
             printf("%llu\n", (unsigned long long)rungi_peak_resident() / 1024);
         else
@@ -92,16 +118,48 @@ static rung_status check_libraries(const rung_config *config)
     return RUNG_OK;
 }
 
-static rung_status begin(rung_context *context, const rung_config *config, bool timeline_off,
-                         stepper *x)
+static rung_status begin(program *p, rung_context *context, rungi_comm *comm, int rank)
 {
-    rung_status status = rungi_session_create(
-        context, config,
-        &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .timeline_off = timeline_off},
-        &x->s);
-    if (status == RUNG_OK)
-        status = rung_loader_next(x->s->train_loader, &x->batch);
-    return status;
+    stepper *x = &p->steppers[rank];
+    rung_status status = rungi_session_create(context, p->config,
+                                              &(rungi_session_options){
+                                                  .parts = RUNGI_SESSION_TRAIN,
+                                                  .comm = comm,
+                                                  .timeline_off = p->timeline_off,
+                                              },
+                                              &x->s);
+    return status == RUNG_OK ? rung_loader_next(x->s->train_loader, &x->batch) : status;
+}
+
+static rung_status begin_member(void *arg, rungi_member *m)
+{
+    return begin(arg, m->context, m->comm, m->index);
+}
+
+static rung_status begin_all(program *p)
+{
+    int ranks = (int)rungi_config_values(p->config)->train.ranks;
+    p->steppers = calloc((size_t)ranks, sizeof *p->steppers);
+    if (!p->steppers)
+        return rung_error_set(RUNG_NO_MEMORY, "no memory for %d ranks", ranks);
+    if (ranks == 1)
+        return begin(p, p->context, NULL, 0);
+    rung_status status = rungi_crew_create(p->context, ranks,
+                                           &(rungi_comm_options){.context = p->context}, &p->crew);
+    return status == RUNG_OK ? rungi_crew_run(p->crew, begin_member, p) : status;
+}
+
+static void end_all(program *p)
+{
+    int ranks = (int)rungi_config_values(p->config)->train.ranks;
+    for (int i = 0; p->steppers && i < ranks; i++) {
+        stepper *x = &p->steppers[i];
+        if (x->s && x->batch.count)
+            rung_loader_release(x->s->train_loader, &x->batch);
+        rungi_session_destroy(&x->s);
+    }
+    rungi_crew_destroy(&p->crew);
+    free(p->steppers);
 }
 
 static void log_line(void *user, rung_log_level level, const char *line)
@@ -114,31 +172,29 @@ static void log_line(void *user, rung_log_level level, const char *line)
 int main(int argc, char **argv)
 {
     rung_config *config = NULL;
-    rung_context *context = NULL;
-    stepper x = {0};
-    bool timeline_off = false;
+    program p = {0};
     rung_status status = rung_config_create(NULL, &config);
     for (int i = 1; i < argc && status == RUNG_OK; i++) {
         if (strcmp(argv[i], "--timeline-off") == 0)
-            timeline_off = true;
+            p.timeline_off = true;
         else
             status = rung_config_override(config, argv[i]);
     }
+    p.config = config;
     if (status == RUNG_OK)
         status = check_libraries(config);
     if (status == RUNG_OK)
         status = rung_context_create(
-            &(rung_context_options){.log = log_line, .isa = rung_config_isa(config)}, &context);
+            &(rung_context_options){.log = log_line, .isa = rung_config_isa(config)}, &p.context);
     if (status == RUNG_OK)
-        status = begin(context, config, timeline_off, &x);
+        status = begin_all(&p);
     if (status == RUNG_OK)
-        status = serve(&x);
+        status = serve(&p);
     if (status != RUNG_OK)
         fprintf(stderr, "step: %s\n", rung_error_last()->message);
-    if (x.s && x.batch.count)
-        rung_loader_release(x.s->train_loader, &x.batch);
-    rungi_session_destroy(&x.s);
+    if (config)
+        end_all(&p);
     rung_config_destroy(&config);
-    rung_context_destroy(&context);
+    rung_context_destroy(&p.context);
     return status == RUNG_OK ? 0 : 1;
 }

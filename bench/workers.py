@@ -132,10 +132,10 @@ atexit.register(close_all)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-def ours(settings, avx2=False, timeline_off=False):
+def ours(settings, avx2=False, timeline_off=False, bind=True):
     command = [os.path.join(PROGRAMS, "step"), *(["--timeline-off"] if timeline_off else []), *settings,
                *(["device.isa=avx2"] if avx2 else [])]
-    return Worker("rung", command, environment(avx2))
+    return Worker("rung", command, environment(avx2, bind=bind))
 
 
 def peer(model, batch, variant, avx2=False):
@@ -145,6 +145,13 @@ def peer(model, batch, variant, avx2=False):
     limit = 300.0 if kind.startswith("compile") else 120.0
     return Worker("PyTorch", [TORCH, os.path.join(HERE, "peer.py"), model, str(batch), kind],
                   environment(avx2, True, tuning), limit)
+
+
+def peer_ddp(model, batch, ranks, variant):
+    env = environment(peer=True, bind=False)
+    env.update(OMP_NUM_THREADS="1")
+    return Worker("PyTorch", [TORCH, os.path.join(HERE, "peer_ddp.py"), model, str(batch), str(ranks), variant],
+                  env, 120.0)
 
 
 def need_torch():

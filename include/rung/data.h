@@ -459,6 +459,7 @@ typedef struct rung_batch {
     rung_view fields[RUNG_MAX_FIELDS]; // [count, ...]
     int64_t count;          // samples here; less than asked for in the last batch of an epoch
     int64_t global_count;   // samples of this batch on all ranks together
+    int64_t begin;          // place of the first sample here among those
     int64_t epoch;          // from 0
     int64_t position;       // in the epoch's order, of the whole batch's first sample
     const int64_t *samples; // `count` indices in the source
@@ -529,8 +530,11 @@ typedef struct rung_loader_options {
     int64_t epoch; // where to begin
     int64_t position;
     int64_t end_epoch; // no sample of this epoch or later is read; 0: no end
-    int rank;          // this process's part of each batch: samples [n*rank/world,
-    int world;         // n*(rank+1)/world) of its n; default 0 of 1
+    // A rank's part of each batch: the batch is cut into `shards` (a multiple of `world`; default
+    // `world`), whose sizes differ by at most one, larger ones first, and each rank has as many of
+    // them, side by side. A part may be empty.
+    int rank, world; // default 0 of 1
+    int shards;
 } rung_loader_options;
 
 // Makes a loader. Nothing is read before the first rung_loader_next or rung_loader_start. `source`

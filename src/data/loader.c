@@ -47,6 +47,8 @@ static rung_status check_options(const rung_loader_options *o)
                    o->rank < (o->world ? o->world : 1),
                RUNG_INVALID, "the loader is for rank %d of %d: no such rank", o->rank,
                o->world ? o->world : 1);
+    RUNG_CHECK(o->shards >= 0 && o->shards % (o->world ? o->world : 1) == 0, RUNG_INVALID,
+               "%d shards cannot be given to %d ranks in equal numbers", o->shards, o->world);
     RUNG_CHECK(
         !o->skip_bad || o->world <= 1, RUNG_UNSUPPORTED,
         "the loader cannot leave out bad samples (data.on_bad_sample skip) with %d ranks: the "
@@ -66,6 +68,7 @@ static rung_loader_options fill_in(const rung_loader_options *given)
     options.prefetch_factor = options.prefetch_factor ? options.prefetch_factor : 2;
     options.hold = options.hold ? options.hold : options.num_workers ? 1 : 2;
     options.world = options.world ? options.world : 1;
+    options.shards = options.shards ? options.shards : options.world;
     return options;
 }
 

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shard.h"
 #include "base/text.h"
 #include "data/finish.h"
 #include "data/source.h"
@@ -156,7 +157,8 @@ static rung_status work_out_sizes(rungi_ring *ring)
     info->workers = options->num_workers;
     info->slots = options->num_workers * options->prefetch_factor + options->hold;
     int64_t most = batch < count ? batch : count;
-    ring->capacity = (most + options->world - 1) / options->world;
+    int own = options->shards / options->world;
+    ring->capacity = rungi_shards_of(most, options->shards, 0, own).count; // no rank has more
     for (int f = 0; f < info->field_count; f++) {
         size_t bytes = 0;
         RUNG_CHECK(rungi_size_mul((size_t)ring->capacity, ring->field_bytes[f], &bytes) &&

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "base/shard.h"
 #include "data/ring.h"
 
 int64_t rungi_ring_left(const rungi_ring *ring, int64_t position)
@@ -49,8 +50,10 @@ rung_status rungi_ring_open_batch(rungi_ring *ring, rungi_slot *slot)
     rung_batch *batch = &slot->batch;
     int64_t left = rungi_ring_left(ring, ring->position);
     int64_t all = left < options->batch_size ? left : options->batch_size;
-    int64_t begin = all * options->rank / options->world;
-    batch->count = all * (options->rank + 1) / options->world - begin;
+    int own = options->shards / options->world;
+    rungi_shard part = rungi_shards_of(all, options->shards, options->rank * own, own);
+    batch->count = part.count;
+    batch->begin = part.begin;
     batch->global_count = all;
     batch->left_out = 0;
     batch->epoch = ring->epoch;
@@ -62,7 +65,7 @@ rung_status rungi_ring_open_batch(rungi_ring *ring, rungi_slot *slot)
     for (int64_t i = 0; i < batch->count; i++) {
         rung_draw *draw = &slot->draws[i];
         *draw = (rung_draw){0};
-        sampler->at(sampler->self, ring->order, batch->position + begin + i, draw);
+        sampler->at(sampler->self, ring->order, batch->position + part.begin + i, draw);
         RUNG_CHECK(draw->sample >= 0 && draw->sample < ring->source->count, RUNG_DATA,
                    "%s sampler: gave sample %" PRId64 ", the source %s has %" PRId64,
                    sampler->name ? sampler->name : "custom", draw->sample,

@@ -30,4 +30,8 @@ bool rungi_source_may_be_split(const char *format);
 // Notes that a thread is stuck in `read` for good: the source must stay in memory.
 void rungi_source_abandon(rung_source *source);
 
+// split.c: a hash of the samples' number and of the names of 100,000 of them, without `root` (which
+// may be NULL) in front: tells whether two ranks look at the same data set.
+uint64_t rungi_source_fingerprint(const rung_source *source, const char *root);
+
 #endif

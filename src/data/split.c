@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "base/error.h"
-#include "rung/data.h"
+#include "data/source.h"
 
 // What follows `root` and slashes, or the whole.
 static const char *below(const char *name, const char *root)
@@ -16,6 +16,20 @@ static const char *below(const char *name, const char *root)
     if (length == 0 || strncmp(name, root, length) != 0 || name[length] != '/')
         return name;
     return name + length + strspn(name + length, "/");
+}
+
+uint64_t rungi_source_fingerprint(const rung_source *source, const char *root)
+{
+    enum { LOOKED_AT = 100000 };
+    int64_t stride = source->count > LOOKED_AT ? source->count / LOOKED_AT : 1;
+    uint64_t hash = (uint64_t)source->count;
+    for (int64_t i = 0; source->describe && i < source->count; i += stride) {
+        char name[4096] = "";
+        source->describe(source->self, i, name, sizeof name);
+        const char *rest = below(name, root);
+        hash = XXH3_64bits_withSeed(rest, strlen(rest), hash);
+    }
+    return hash;
 }
 
 rung_status rung_split_by_name(const rung_source *source, const char *root, double share,

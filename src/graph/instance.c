@@ -186,6 +186,36 @@ undo:
     return status;
 }
 
+rung_status rungi_instance_create_remote(const rung_plan *plan, rungi_instance **instance_out)
+{
+    rungi_instance *s = calloc(1, sizeof *s);
+    RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for an instance");
+    s->plan = plan;
+    s->ptr = calloc(plan->tensors.count + 1, sizeof *s->ptr);
+    s->calls = calloc(plan->steps.count + 1, sizeof *s->calls);
+    if (!s->ptr || !s->calls) {
+        rungi_instance_destroy(&s);
+        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory for an instance");
+    }
+    for (size_t i = 0; i < plan->steps.count; i++)
+        s->calls[i] = (rungi_call){.q = &plan->steps.data[i].q, .ptr = s->ptr, .rt = &s->rt};
+    *instance_out = s;
+    return RUNG_OK;
+}
+
+void rungi_instance_place_kept(rungi_instance *s, void *kept)
+{
+    const rung_plan *p = s->plan;
+    for (size_t i = 0; i < p->tensors.count; i++) {
+        const rungi_tensor *t = &p->tensors.data[p->tensors.data[i].root];
+        int entry = p->state->entry_of[t->value];
+        if (t->kind == RUNGI_TENSOR_KEPT)
+            s->ptr[i] = (char *)kept + t->offset;
+        else if (t->kind == RUNGI_TENSOR_BUFFER && !is_copy(p, t))
+            s->ptr[i] = p->state->buffers + p->state->entries[entry].offset;
+    }
+}
+
 void rungi_instance_destroy(rungi_instance **instance)
 {
     if (!instance || !*instance)

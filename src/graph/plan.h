@@ -134,6 +134,12 @@ rung_status rungi_instance_create(const rung_plan *plan, rung_arena *arena, floa
                                   bool first, rungi_instance **instance_out);
 void rungi_instance_destroy(rungi_instance **instance);
 
+// Makes an instance that stands for a shard that another rank computes, for rungi_instances_finish
+// alone: it has no memory, and its KEPT tensors lie where rungi_instance_place_kept says
+// (plan->kept_bytes from there on, borrowed).
+rung_status rungi_instance_create_remote(const rung_plan *plan, rungi_instance **instance_out);
+void rungi_instance_place_kept(rungi_instance *instance, void *kept);
+
 // Input tensor of that name; -1 when this plan does not read it; -2 when there is none.
 int rungi_plan_input(const rung_plan *plan, const char *name);
 void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data);

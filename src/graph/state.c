@@ -93,9 +93,10 @@ rung_status rung_state_create(const rung_graph *graph, rung_device *device, rung
     place(s);
     uint64_t bytes = (uint64_t)s->flat_size * sizeof(float);
     RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "parameters", (void **)&s->params));
-    RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "gradients", (void **)&s->grads));
+    RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "gradients", (void **)&s->own_grads));
     RUNG_TRY_GOTO(undo, rung_device_alloc(device, (uint64_t)s->buffer_bytes, "buffers",
                                           (void **)&s->buffers));
+    s->grads = s->own_grads;
     memset(s->params, 0, bytes);
     memset(s->grads, 0, bytes);
     memset(s->buffers, 0, (size_t)s->buffer_bytes);
@@ -106,13 +107,20 @@ undo:
     return status;
 }
 
+void rungi_state_lend_grads(rung_state *s, float *grads)
+{
+    rung_device_free(s->device, s->own_grads);
+    s->own_grads = NULL;
+    s->grads = grads;
+}
+
 void rung_state_destroy(rung_state **state)
 {
     if (!state || !*state)
         return;
     rung_state *s = *state;
     rung_device_free(s->device, s->params);
-    rung_device_free(s->device, s->grads);
+    rung_device_free(s->device, s->own_grads);
     rung_device_free(s->device, s->buffers);
     free(s->entries);
     free(s->entry_of);

@@ -19,11 +19,16 @@ struct rung_state {
     int n_entries;
     int *entry_of; // value id -> index of its entry, or -1
     float *params, *grads;
+    float *own_grads;  // grads, unless other memory is lent
     int64_t flat_size; // floats
     char *buffers;
     int64_t buffer_bytes;
     int *flat_order; // entry indexes of the parameters in the order of the flat buffer
     int n_params;
 };
+
+// From now on gradients lie in `grads` (flat_size floats, zeroed, borrowed): memory that ranks
+// share. Before plans are compiled.
+void rungi_state_lend_grads(rung_state *state, float *grads);
 
 #endif

@@ -14,10 +14,11 @@
 #include "measure/resident.h"
 #include "rung/ladder.h"
 #include "rung/train.h"
+#include "train/crew.h"
 #include "train/session.h"
 
 typedef struct block {
-    rungi_session *s;
+    rungi_session *s; // of several ranks one of these each; the first one's is told
     const rung_block_options *o;
     int64_t step;
     double losses[4096]; // of all steps, warm-up included
@@ -38,7 +39,7 @@ static rung_status one_step(block *b)
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     status = rungi_session_step(s, &batch, b->step, &loss);
-    b->samples += batch.count;
+    b->samples += batch.global_count;
     rungi_session_release(s, &batch);
     if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
         b->losses[b->step] = loss;
@@ -56,24 +57,43 @@ static void disturb(const rungi_session *s, double by, uint64_t seed)
     }
 }
 
+// Is the step that comes next the last one of the block?
+static bool enough(const block *b, int64_t last, int64_t until)
+{
+    int64_t limit = (int64_t)(sizeof b->step_ms / sizeof *b->step_ms), after = b->measured + 1;
+    if (after >= limit)
+        return true;
+    return b->o->seconds > 0 ? after >= 3 && last >= until : after >= b->o->steps;
+}
+
+// All ranks are at rest while one measures the way between cores.
+static rung_status round_trip(block *b, double *out)
+{
+    if (b->s->rank == 0)
+        RUNG_TRY(rungi_round_trip_measure(b->s->context, out));
+    return b->s->comm ? rungi_comm_barrier(b->s->comm, "round trip") : RUNG_OK;
+}
+
 static rung_status measure(block *b)
 {
-    RUNG_TRY(rungi_round_trip_measure(b->s->context, &b->round_trip[0]));
+    RUNG_TRY(round_trip(b, &b->round_trip[0]));
     for (int64_t i = 0; i < b->o->warmup; i++)
         RUNG_TRY(one_step(b));
     b->samples = 0;
-    int64_t limit = (int64_t)(sizeof b->step_ms / sizeof *b->step_ms);
     b->began = rungi_now(b->s->context);
     int64_t last = b->began, until = b->began + (int64_t)(b->o->seconds * 1e9);
-    while (b->measured < limit &&
-           (b->o->seconds > 0 ? last < until || b->measured < 3 : b->measured < b->o->steps)) {
+    for (bool stop = b->o->seconds <= 0 && b->o->steps <= 0; !stop;) {
+        stop = enough(b, last, until);
+        b->s->want_stop = stop && b->s->rank == 0; // which all ranks hear of
         RUNG_TRY(one_step(b));
+        if (b->s->comm)
+            stop = rungi_engine_stop(b->s->engine);
         int64_t now = rungi_now(b->s->context);
         b->step_ms[b->measured++] = (double)(now - last) * 1e-6;
         last = now;
     }
     b->ended = last;
-    return rungi_round_trip_measure(b->s->context, &b->round_trip[1]);
+    return round_trip(b, &b->round_trip[1]);
 }
 
 // Parameters, buffers and optimizer state as one checksum.
@@ -132,7 +152,7 @@ static double forward_flops(const rung_plan *plan)
 }
 
 // Compares the gradient of the first samples, at the weights as they are, with the float64 plan's.
-// NAN when the model is too large for that.
+// NAN when the model is too large for that, or there are several ranks.
 static rung_status gradient_error(rungi_session *s, double *out)
 {
     rung_batch batch;
@@ -140,6 +160,8 @@ static rung_status gradient_error(rungi_session *s, double *out)
     rung_plan *truth = NULL;
     double loss;
     *out = NAN;
+    if (s->comm)
+        return RUNG_OK;
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     int64_t count = batch.count < CHECKED_SAMPLES ? batch.count : CHECKED_SAMPLES;
     rungi_batch_view view = {.count = count,
@@ -217,36 +239,73 @@ static json_t *report(const block *b)
     return o;
 }
 
+static rung_status run(block *b, rung_context *context, const rung_config *config, rungi_comm *comm)
+{
+    const rung_block_options *o = b->o;
+    b->gradient_error = NAN;
+    RUNG_TRY(rungi_session_create(
+        context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .comm = comm},
+        &b->s));
+    if (o->gate && o->disturb <= 0)
+        RUNG_TRY(gradient_error(b->s, &b->gradient_error));
+    // Running statistics moved with that: begin as any run begins.
+    if (o->gate)
+        RUNG_TRY(rungi_session_begin(b->s));
+    if (o->disturb > 0)
+        disturb(b->s, o->disturb, o->disturb_seed);
+    return measure(b);
+}
+
+static rung_status give(const block *b, char **json_out)
+{
+    rungi_string text = {0};
+    json_t *o = report(b);
+    rungi_json_print(o, false, &text);
+    json_decref(o);
+    RUNG_CHECK(!text.failed && text.data, RUNG_NO_MEMORY, "no memory for a block's report");
+    *json_out = text.data;
+    return RUNG_OK;
+}
+
+typedef struct blocks {
+    const rung_config *config;
+    block *of; // by rank
+} blocks;
+
+static rung_status run_member(void *arg, rungi_member *m)
+{
+    blocks *all = arg;
+    rung_config *config = NULL;
+    RUNG_TRY(rungi_config_copy_for(m->context, all->config, &config));
+    rung_status status = run(&all->of[m->index], m->context, config, m->comm);
+    rung_config_destroy(&config);
+    return status;
+}
+
 rung_status rung_block_run(rung_context *context, const rung_config *config,
                            const rung_block_options *options, char **json_out)
 {
-    block *b = calloc(1, sizeof *b);
-    RUNG_CHECK(b, RUNG_NO_MEMORY, "no memory for a block");
-    b->o = options;
-    rung_status status = rungi_session_create(
-        context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &b->s);
-    b->gradient_error = NAN;
-    if (status == RUNG_OK && options->gate && options->disturb <= 0)
-        status = gradient_error(b->s, &b->gradient_error);
-    // Running statistics moved with that: begin as any run begins.
-    if (status == RUNG_OK && options->gate)
-        status = rungi_session_begin(b->s);
-    if (status == RUNG_OK && options->disturb > 0)
-        disturb(b->s, options->disturb, options->disturb_seed);
+    const rungi_train_config *c = rungi_config_values(config);
+    int ranks = (int)c->train.ranks;
+    blocks all = {config, calloc((size_t)ranks, sizeof(block))};
+    rungi_crew *crew = NULL;
+    rung_status status = RUNG_OK;
+    RUNG_CHECK(all.of, RUNG_NO_MEMORY, "no memory for a block");
+    for (int i = 0; i < ranks; i++)
+        all.of[i].o = options;
+    if (ranks > 1)
+        status = rungi_crew_create(
+            context, ranks, &(rungi_comm_options){.context = context, .timeout = c->ddp.timeout},
+            &crew);
     if (status == RUNG_OK)
-        status = measure(b);
-    if (status == RUNG_OK) {
-        rungi_string text = {0};
-        json_t *o = report(b);
-        rungi_json_print(o, false, &text);
-        json_decref(o);
-        if (text.failed || !text.data)
-            status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a block's report");
-        else
-            *json_out = text.data;
-    }
+        status =
+            crew ? rungi_crew_run(crew, run_member, &all) : run(&all.of[0], context, config, NULL);
+    if (status == RUNG_OK)
+        status = give(&all.of[0], json_out);
     rung_error error = *rung_error_last();
-    rungi_session_destroy(&b->s);
-    free(b);
+    for (int i = 0; i < ranks; i++)
+        rungi_session_destroy(&all.of[i].s);
+    rungi_crew_destroy(&crew);
+    free(all.of);
     return status == RUNG_OK ? RUNG_OK : rungi_fail_adopt(&error);
 }

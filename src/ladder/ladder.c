@@ -156,8 +156,7 @@ static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *
         k->r->best_ci_low = best_low;
         if (out->verdict == RUNG_VERDICT_KEPT) {
             out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
-            snprintf(out->reason, sizeof out->reason,
-                     "a ceiling, not kept: the same order and augmentation in each epoch");
+            snprintf(out->reason, sizeof out->reason, "%s", rung->not_kept);
         }
         return RUNG_OK;
     }
@@ -208,11 +207,13 @@ static rung_status climb(rungi_climb *k)
     for (int i = 0; rungi_rungs[i].name; i++) {
         if (!wanted(k, rungi_rungs[i].name))
             continue;
-        rung_rung *row =
-            next_row(k, rungi_rungs[i].name, effect_name(rungi_rungs[i].effect), settings[i]);
-        RUNG_TRY(climb_one(k, &rungi_rungs[i], row, settings[i], sizeof settings[i]));
+        rungi_rung rung = rungi_rungs[i];
+        if (rung.effect_in)
+            rung.effect = rung.effect_in(rungi_config_values(k->best));
+        rung_rung *row = next_row(k, rung.name, effect_name(rung.effect), settings[i]);
+        RUNG_TRY(climb_one(k, &rung, row, settings[i], sizeof settings[i]));
         finished(k, row);
-        if (rungi_rungs[i].effect == RUNGI_SEMANTIC && row->gain_base > 0)
+        if (strcmp(rung.name, RUNGI_RUNG_CEILING) == 0 && row->gain_base > 0)
             tell_ceiling(k, base, row);
     }
     snprintf(k->r->best_set, sizeof k->r->best_set, "%s", k->best_set);

@@ -200,8 +200,86 @@ static bool preloaded(const rungi_train_config *c, char *setting, size_t size, c
     return true;
 }
 
+// ---- ranks ------------------------------------------------------------------------------------
+
+static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *why, size_t why_size)
+{
+    int64_t ranks = rungi_core_count(), workers = c->data.num_workers;
+    while (c->exact && (ranks > c->train.shards || (ranks & (ranks - 1)) != 0))
+        ranks--;
+    if (ranks > c->data.batch_size)
+        ranks = c->data.batch_size;
+    if (c->train.ranks > 1)
+        return say(why, why_size, "the base has it already");
+    if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
+        return say(why, why_size, "train.strategy is single");
+    if (c->plan.autotune)
+        return say(why, why_size, "plan.autotune, which was kept, chooses kernels for one rank");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    if (c->exact && (c->data.mixup > 0 || c->data.cutmix > 0))
+        return say(why, why_size, "samples are mixed over the whole batch");
+    if (ranks < 2)
+        return say(why, why_size, "there is one core");
+    int used =
+        snprintf(setting, size, "train.ranks=%" PRId64 " device.threads=1 data.batch_size=%" PRId64,
+                 ranks, c->data.batch_size);
+    if (workers > 1 && used > 0 && (size_t)used < size) // as many threads as before
+        snprintf(setting + used, size - (size_t)used, " data.num_workers=%" PRId64,
+                 (workers + ranks - 1) / ranks);
+    return true;
+}
+
+static rungi_effect ddp_effect(const rungi_train_config *c)
+{
+    bool norm = strcmp(c->model.name, "resnet18") == 0;
+    return c->exact                                          ? RUNGI_EXACT
+           : norm || c->data.mixup > 0 || c->data.cutmix > 0 ? RUNGI_SEMANTIC
+                                                             : RUNGI_NUMERIC;
+}
+
+static const char *const one_rank = "there is one rank: the rung ddp was not kept";
+
+static bool ddp_overlap(const rungi_train_config *c, char *setting, size_t size, char *why,
+                        size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->ddp.overlap)
+        return say(why, why_size, "the base has it already");
+    if (c->exact && c->train.shards > c->train.ranks)
+        return say(why, why_size, "a rank has several shards, whose gradients are added first");
+    snprintf(setting, size, "ddp.overlap=true");
+    return true;
+}
+
+static bool ddp_bucket(const rungi_train_config *c, char *setting, size_t size, char *why,
+                       size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (!c->ddp.overlap)
+        return say(why, why_size, "needs ddp.overlap, which was not kept");
+    snprintf(setting, size, "ddp.bucket_size=%" PRId64, c->ddp.bucket_size / 25 + 1023);
+    return true;
+}
+
+static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
+                         size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->exact)
+        return say(why, why_size, "exact exchanges gradients as they are");
+    if (c->ddp.compress != RUNG_F32)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "ddp.compress=bf16");
+    return true;
+}
+
 const rungi_rung rungi_rungs[] = {
-    {"preloaded", "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded},
+    {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
+     .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
     {"channels_last", "images as NHWC", RUNGI_NUMERIC, channels_last},
     {"blocked", "images in blocks of 8 or 16 channels", RUNGI_NUMERIC, blocked},
     {"fuse", "bias and activation inside of convolution and linear", RUNGI_NUMERIC, fuse},
@@ -218,6 +296,12 @@ const rungi_rung rungi_rungs[] = {
      augment_device},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
+    {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
+     .effect_in = ddp_effect,
+     .not_kept = "not kept: batch normalization, or mixing, would see a rank's part of the batch"},
+    {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
+    {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
+    {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
     {0},
 };
 

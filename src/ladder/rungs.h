@@ -21,7 +21,13 @@ typedef struct rungi_rung {
     // False, with the reason in `why`, when it cannot work here.
     bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
                     size_t why_size);
+    // The effect, where it depends on the configuration; NULL: `effect`.
+    rungi_effect (*effect_in)(const rungi_train_config *best);
+    const char *not_kept; // semantic: why it is shown only
 } rungi_rung;
+
+// The first one's name: its gain is what better supply of data can bring at most.
+#define RUNGI_RUNG_CEILING "preloaded"
 
 // In the order of climbing, ended by one without a name.
 extern const rungi_rung rungi_rungs[];

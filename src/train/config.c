@@ -51,6 +51,14 @@ rung_status rung_config_copy(const rung_config *config, rung_config **copy_out)
     return status;
 }
 
+rung_status rungi_config_copy_for(rung_context *context, const rung_config *config,
+                                  rung_config **copy_out)
+{
+    RUNG_TRY(rung_config_copy(config, copy_out));
+    (*copy_out)->context = context;
+    return RUNG_OK;
+}
+
 rung_status rung_config_load(rung_config *config, const char *path)
 {
     return rungi_options_load(&config->options, path);

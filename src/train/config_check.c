@@ -124,6 +124,56 @@ static rung_status check_schedule(const rungi_options *o, const rungi_train_conf
     return RUNG_OK;
 }
 
+static bool is_set(const rungi_options *o, const char *key)
+{
+    size_t index;
+    return rungi_options_find(o, key, &index) == RUNG_OK &&
+           o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
+}
+
+static rung_status check_ranks(const rungi_options *o, const rungi_train_config *v)
+{
+    int64_t ranks = v->train.ranks;
+    size_t devices = v->device.list.count;
+    if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
+        return rungi_options_fail(
+            o, "train.strategy", "is single, but train.ranks is %" PRId64 ": set it to ddp", ranks);
+    if (devices != 1 && devices != (size_t)ranks)
+        return rungi_options_fail(o, "device.list",
+                                  "names %zu devices for %" PRId64 " rank%s: one for each", devices,
+                                  ranks, ranks == 1 ? "" : "s");
+    bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
+    if (whole && v->data.batch_per_device)
+        return rungi_options_fail(o, "data.batch_per_device",
+                                  "cannot be combined with data.batch_size, which is for all ranks "
+                                  "together: set one of them");
+    if (ranks > 1 && !whole && !part)
+        return rungi_options_fail(o, "data.batch_size",
+                                  "is not set: with several ranks say data.batch_size, for all of "
+                                  "them together, or data.batch_per_device");
+    if (ranks > 1 && v->plan.autotune)
+        return rungi_options_fail(o, "plan.autotune",
+                                  "cannot be combined with several ranks, which would choose "
+                                  "different kernels: switch it off");
+    if (ranks > 1 && v->data.num_workers < 0)
+        return rungi_options_fail(o, "data.num_workers",
+                                  "auto is measured with one rank only: give a number");
+    if (v->exact && v->ddp.compress != RUNG_F32)
+        return rungi_options_fail(o, "ddp.compress",
+                                  "cannot be combined with exact, whose result does not depend on "
+                                  "the number of ranks");
+    if (v->exact && ranks > 1 && (v->data.mixup > 0 || v->data.cutmix > 0))
+        return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
+                                  "cannot be combined with exact and several ranks: samples are "
+                                  "mixed within a rank's part of a batch");
+    if (v->exact && ((ranks & (ranks - 1)) != 0 || ranks > v->train.shards))
+        return rungi_options_fail(o, "train.ranks",
+                                  "must be 1, 2, 4, ... under exact, and at most train.shards, "
+                                  "which is %" PRId64 ", not %" PRId64,
+                                  v->train.shards, ranks);
+    return RUNG_OK;
+}
+
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context)
 {
@@ -152,10 +202,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");
-    if (v->device.list.count != 1)
-        return rungi_options_fail(options, "device.list",
-                                  "names %zu devices, but strategy %s uses one",
-                                  v->device.list.count, v->train.strategy);
+    RUNG_TRY(check_ranks(options, v));
     if (v->train.early_stop_patience > 0 && v->train.eval_every == RUNGI_NEVER)
         return rungi_options_fail(options, "train.early_stopping.patience",
                                   "needs validation, but train.eval_every is never");

@@ -96,7 +96,7 @@ static rung_status limit_samples(rungi_bench *b, const rung_source *source,
     int64_t bytes = 1;
     for (int f = 0; f < info.field_count; f++)
         bytes += (int64_t)rungi_field_bytes(&info.fields[f]);
-    int64_t count = preloaded_max / bytes, least = b->s->c->data.batch_size;
+    int64_t count = preloaded_max / bytes, least = rungi_session_batch(b->s);
     count = count < least ? least : count;
     count = count > source->count ? source->count : count;
     b->preloaded_samples = count;

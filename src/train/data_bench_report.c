@@ -44,7 +44,7 @@ static void advise_stage(const rungi_bench *b, rungi_string *out)
 static void advise(const rungi_bench *b, rungi_string *out)
 {
     const rungi_supply *best = &b->rows[b->best], *alone = &b->rows[0];
-    int64_t batch = b->s->c->data.batch_size;
+    int64_t batch = rungi_session_batch(b->s);
     double step_ms = (double)batch / best->samples_per_s * 1e3;
     rungi_string_add(out, "advice\n");
     if (best->workers == 0)
@@ -91,7 +91,7 @@ static void text_of(const rungi_bench *b, rungi_string *out)
 {
     const rungi_supply *alone = &b->rows[0];
     rungi_string_add(out, "data     %s, %" PRId64 " samples, batches of %" PRId64 ", %d cores\n",
-                     b->s->train_source->name, b->s->train_source->count, b->s->c->data.batch_size,
+                     b->s->train_source->name, b->s->train_source->count, rungi_session_batch(b->s),
                      b->cores);
     rungi_string_add(out,
                      "a sample alone: read %.4f ms, decode %.4f ms, transform %.4f ms: at most "
@@ -143,7 +143,7 @@ static json_t *json_of(const rungi_bench *b)
     json_t *o = json_object(), *rows = json_array();
     json_object_set_new(o, "source", rungi_json_string(b->s->train_source->name));
     json_object_set_new(o, "samples", json_integer(b->s->train_source->count));
-    json_object_set_new(o, "batch_size", json_integer(b->s->c->data.batch_size));
+    json_object_set_new(o, "batch_size", json_integer(rungi_session_batch(b->s)));
     json_object_set_new(o, "cores", json_integer(b->cores));
     for (int i = 0; i < b->count; i++)
         json_array_append_new(rows, row_json(&b->rows[i]));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine_inside.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,17 @@ static rung_status make_exact(rungi_engine *e, int threads)
     int s = e->options.shards;
     RUNG_CHECK(s >= 1 && s <= RUNGI_MAX_SHARDS && (s & (s - 1)) == 0, RUNG_CONFIG,
                "train.shards is %d; it must be a power of two up to %d", s, RUNGI_MAX_SHARDS);
-    e->shards = s;
+    int ranks = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
+    RUNG_CHECK((ranks & (ranks - 1)) == 0 && ranks <= s, RUNG_CONFIG,
+               "exact with %d ranks: there must be 1, 2, 4, ... of them, at most train.shards, "
+               "which is %d",
+               ranks, s);
+    e->total = s;
+    e->shards = s / ranks;
+    e->first = e->exchange ? rungi_exchange_rank(e->exchange) * e->shards : 0;
     e->threads = 1;
-    RUNG_TRY(rungi_team_create(threads < s ? threads : s, &e->team));
-    for (int i = 1; i < s; i++) {
+    RUNG_TRY(rungi_team_create(threads < e->shards ? threads : e->shards, &e->team));
+    for (int i = 1; i < e->shards; i++) {
         uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
         RUNG_TRY(rung_device_alloc(e->state->device, bytes, "gradients of a shard",
                                    (void **)&e->grads[i]));
@@ -28,14 +36,25 @@ static rung_status make_exact(rungi_engine *e, int threads)
 static rung_status make(rungi_engine *e)
 {
     int threads = e->options.threads ? e->options.threads : rung_device_threads(e->state->device);
+    if (e->options.exchange.comm)
+        RUNG_TRY(rungi_exchange_create(e->state, &e->options.exchange, &e->exchange));
     e->shards = 1;
+    e->total = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
+    e->first = e->exchange ? rungi_exchange_rank(e->exchange) : 0;
+    RUNG_CHECK(e->total <= RUNGI_MAX_SHARDS, RUNG_UNSUPPORTED, "%d ranks; at most %d work",
+               e->total, RUNGI_MAX_SHARDS);
     e->threads = threads;
     e->grads[0] = e->state->grads;
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
     e->gathered = calloc(e->graph->outputs.count + 1, sizeof *e->gathered);
     e->gathered_bytes = calloc(e->graph->outputs.count + 1, sizeof *e->gathered_bytes);
-    RUNG_CHECK(e->counts && e->gathered && e->gathered_bytes, RUNG_NO_MEMORY,
+    e->numbers = calloc(e->graph->nodes.count + 2, sizeof *e->numbers);
+    RUNG_CHECK(e->counts && e->gathered && e->gathered_bytes && e->numbers, RUNG_NO_MEMORY,
                "no memory for an engine");
+    for (size_t i = 0; i < e->graph->nodes.count; i++)
+        if (e->graph->nodes.data[i].op->normalizer)
+            RUNG_CHECK(rungi_array_push(&e->divided, (int)i), RUNG_NO_MEMORY,
+                       "no memory for an engine");
     if (e->options.exact)
         RUNG_TRY(make_exact(e, threads));
     const rung_device_options *device = &e->state->device->options;
@@ -55,6 +74,8 @@ rung_status rungi_engine_create(const rung_graph *graph, rung_state *state,
     e->graph = graph;
     e->state = state;
     e->options = *options;
+    e->options.exchange.timeline = options->timeline;
+    e->bad_rank = -1;
     rung_status status = make(e);
     if (status != RUNG_OK) {
         rungi_engine_destroy(&e);
@@ -74,7 +95,10 @@ void rungi_engine_destroy(rungi_engine **engine)
         rungi_shard_plan *x = e->entries.data[i];
         for (int s = 1; s < RUNGI_MAX_SHARDS; s++)
             rungi_instance_destroy(&x->instances[s]);
+        for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
+            rungi_instance_destroy(&x->remote[s]);
         rung_plan_destroy(&x->plan);
+        free(x->ready);
         free(x);
     }
     rungi_array_fini(&e->entries);
@@ -88,6 +112,9 @@ void rungi_engine_destroy(rungi_engine **engine)
         free(e->gathered[i]);
     free(e->gathered);
     free(e->gathered_bytes);
+    rungi_exchange_destroy(&e->exchange);
+    rungi_array_fini(&e->divided);
+    free(e->numbers);
     free(e->counts);
     free(e);
     *engine = NULL;
@@ -109,7 +136,8 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
                               .n_outputs = x->loss ? 0 : n,
                               .threads = e->threads,
                               .fuse = e->options.fuse,
-                              .fuse_optimizer = e->options.fuse_optimizer && !e->team,
+                              .fuse_optimizer =
+                                  e->options.fuse_optimizer && !e->team && !e->exchange,
                               .layout = e->options.layout,
                               .kernels = e->options.kernels,
                               .winograd = e->options.winograd,
@@ -119,11 +147,15 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
     x->instances[0] = x->plan->instance;
     for (size_t i = 0; i < x->plan->steps.count; i++)
         x->has_updates |= x->plan->steps.data[i].updates >= 0;
-    return RUNG_OK;
+    if (!e->exchange || !x->training)
+        return RUNG_OK;
+    x->ready = calloc((size_t)rungi_exchange_buckets(e->exchange) + 1, sizeof *x->ready);
+    RUNG_CHECK(x->ready, RUNG_NO_MEMORY, "no memory for a plan");
+    return rungi_exchange_ready(e->exchange, x->plan, x->ready);
 }
 
-static rung_status find(rungi_engine *e, bool training, bool loss, int64_t count, int shard,
-                        rungi_shard_plan **entry_out)
+rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t count, int shard,
+                              rungi_shard_plan **entry_out)
 {
     rungi_shard_plan *x = NULL;
     for (size_t i = 0; i < e->entries.count && !x; i++) {
@@ -140,11 +172,12 @@ static rung_status find(rungi_engine *e, bool training, bool loss, int64_t count
             status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a plan");
         if (status != RUNG_OK) {
             rung_plan_destroy(&x->plan);
+            free(x->ready);
             free(x);
             return status;
         }
     }
-    if (!x->instances[shard])
+    if (shard >= 0 && !x->instances[shard])
         RUNG_TRY(rungi_instance_create(x->plan, e->arenas[shard % rungi_engine_workers(e)],
                                        e->grads[shard], false, &x->instances[shard]));
     *entry_out = x;
@@ -155,10 +188,10 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
 {
     e->active = 0;
     for (int s = 0; s < e->shards; s++) {
-        rungi_shard part = rungi_shard_of(count, e->shards, s);
+        rungi_shard part = rungi_engine_part(e, count, s);
         if (part.count == 0)
             break;
-        RUNG_TRY(find(e, training, loss, part.count, s, &e->now[s]));
+        RUNG_TRY(rungi_engine_find(e, training, loss, part.count, s, &e->now[s]));
         e->active++;
     }
     return RUNG_OK;
@@ -173,8 +206,24 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
                               const rung_plan **plan_out)
 {
     RUNG_TRY(rungi_engine_prepare(e, training, count));
+    RUNG_CHECK(e->active, RUNG_INVALID, "this rank has no part of a batch of %" PRId64, count);
     *plan_out = e->now[0]->plan;
     return RUNG_OK;
+}
+
+bool rungi_engine_stop(const rungi_engine *e)
+{
+    return e->stop;
+}
+
+int rungi_engine_bad_rank(const rungi_engine *e)
+{
+    return e->bad_rank;
+}
+
+const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
+{
+    return e->exchange;
 }
 
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,

@@ -7,6 +7,11 @@
 // at once, each worker with its own arena. Shard gradients, losses and batch statistics are added
 // in one fixed binary tree over the shards. Loss divisors are counted over the whole batch first.
 // Not exact: one shard with all threads.
+//
+// With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
+// side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
+// gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
+// exact also with the bits that any other number of ranks gives.
 #ifndef RUNGI_TRAIN_ENGINE_H
 #define RUNGI_TRAIN_ENGINE_H
 
@@ -14,6 +19,7 @@
 #include "graph/plan.h"
 #include "measure/timeline.h"
 #include "rung/optim.h"
+#include "train/exchange.h"
 
 typedef struct rungi_engine rungi_engine;
 
@@ -28,6 +34,8 @@ typedef struct rungi_engine_options {
     bool winograd;
     rung_tuning *tuning;      // borrowed; NULL: kernels by each operator's order
     rungi_timeline *timeline; // borrowed; NULL: none
+    // Ranks: comm NULL: there is one. Its timeline is the engine's.
+    rungi_exchange_options exchange;
 } rungi_engine_options;
 
 // A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.
@@ -37,7 +45,10 @@ typedef struct rungi_feed {
 } rungi_feed;
 
 typedef struct rungi_batch_view {
-    int64_t count;
+    int64_t count;        // samples of this rank; several ranks: may be 0
+    int64_t global_count; // of all ranks; 0: count
+    int64_t begin;        // place of this rank's first sample among those
+    bool stop;            // this rank wants to end after this step
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
@@ -53,11 +64,8 @@ rung_status rungi_engine_create(const rung_graph *graph, rung_state *state,
                                 const rungi_engine_options *options, rungi_engine **engine_out);
 void rungi_engine_destroy(rungi_engine **engine);
 
-// Compiles the plans for batches of `count` samples now instead of at the first one.
-rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
-
 // Forward and backward: the state's gradients hold the gradient of the loss of the whole batch.
-// `loss_out` receives the loss.
+// `loss_out` receives the loss, which may be not finite: rungi_engine_bad_rank says whose.
 rung_status rungi_engine_train(rungi_engine *engine, const rungi_batch_view *batch,
                                double *loss_out);
 
@@ -65,7 +73,18 @@ rung_status rungi_engine_train(rungi_engine *engine, const rungi_batch_view *bat
 rung_status rungi_engine_eval(rungi_engine *engine, const rungi_batch_view *batch,
                               double *loss_out);
 
-// An output of the last call, all samples in order. Valid until the next call.
+// Of the last training call: did any rank want to stop, and the first rank whose part of the loss
+// was not finite, or -1.
+bool rungi_engine_stop(const rungi_engine *engine);
+int rungi_engine_bad_rank(const rungi_engine *engine);
+
+// Compiles the plans for batches of `count` samples (of all ranks) now instead of at the first one.
+rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
+
+// What ranks exchange; NULL: there is one. Borrowed.
+const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);
+
+// An output of the last call, all of this rank's samples in order. Valid until the next call.
 rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
 
 // Shard `index` of the last call: the plan and instance that it was run with, for looking into

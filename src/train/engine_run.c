@@ -2,6 +2,7 @@
 // One call of the engine: a batch through all its shards.
 #include "train/engine_inside.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,12 @@ static size_t sample_bytes(const rungi_engine *e, int value)
     return bytes;
 }
 
+// Place of own shard s among this rank's samples.
+static int64_t own_begin(const rungi_engine *e, int s)
+{
+    return rungi_engine_part(e, e->whole, s).begin - e->batch->begin;
+}
+
 static rung_status bind(rungi_engine *e)
 {
     for (int f = 0; f < e->batch->n_feeds; f++) {
@@ -30,18 +37,17 @@ static rung_status bind(rungi_engine *e)
         RUNG_CHECK(value, RUNG_NOT_FOUND, "the graph has no input '%s'", feed->input);
         for (int s = 0; s < e->active; s++) {
             int tensor = e->now[s]->plan->value_tensor[value];
-            rungi_shard part = rungi_shard_of(e->batch->count, e->shards, s);
             if (tensor >= 0)
                 rungi_instance_bind(e->now[s]->instances[s], tensor,
                                     (const char *)feed->data +
-                                        (size_t)part.begin * sample_bytes(e, value));
+                                        (size_t)own_begin(e, s) * sample_bytes(e, value));
         }
     }
     return RUNG_OK;
 }
 
 // Loss divisors over the whole batch, and each shard's place in it.
-static void count_batch(rungi_engine *e)
+static rung_status count_batch(rungi_engine *e)
 {
     memset(e->counts, 0, (e->graph->nodes.count + 1) * sizeof *e->counts);
     for (int s = 0; s < e->active; s++)
@@ -50,15 +56,20 @@ static void count_batch(rungi_engine *e)
         rungi_runtime *rt = &e->now[s]->instances[s]->rt;
         rt->seed = e->batch->seed;
         rt->step = e->batch->step;
-        rt->sample_offset = rungi_shard_of(e->batch->count, e->shards, s).begin;
+        rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
         rt->normalizer = e->counts;
     }
+    e->stop = e->batch->stop;
+    return e->exchange ? rungi_engine_share_counts(e) : RUNG_OK;
 }
 
 // Lets kernels that can do it update their parameters, if nothing else needs the gradients.
 static void begin_updates(rungi_engine *e)
 {
     const rungi_batch_view *b = e->batch;
+    e->updating = false;
+    if (!e->active)
+        return;
     rungi_instance *instance = e->now[0]->instances[0];
     const rung_plan *plan = e->now[0]->plan;
     e->updating = e->training && e->now[0]->has_updates && !e->streams[0] && b->optimizer &&
@@ -111,6 +122,12 @@ static float loss_of(const rungi_engine *e, int s)
     return *(float *)e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[e->graph->loss]];
 }
 
+// Can gradients go out while backward goes on? Those of several shards are added first.
+static bool overlaps(const rungi_engine *e)
+{
+    return e->exchange && rungi_exchange_overlaps(e->exchange) && e->shards == 1 && !e->streams[0];
+}
+
 // One shard, from its inputs to its gradients. Its loss is read before the next shard of this
 // worker takes the arena.
 static rung_status run_shard(rungi_engine *e, int member, int s)
@@ -121,7 +138,9 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     RUNG_TRY(run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(phase(e, member, 1));
-        RUNG_TRY(run_steps(e, member, instance, plan->n_forward, (int)plan->steps.count));
+        RUNG_TRY(overlaps(e)
+                     ? rungi_engine_backward_overlapped(e, instance)
+                     : run_steps(e, member, instance, plan->n_forward, (int)plan->steps.count));
     }
     RUNG_TRY(phase(e, member, 2));
     if (e->streams[member])
@@ -146,7 +165,7 @@ static rung_status reserve_outputs(rungi_engine *e)
     for (size_t i = 0; i < e->graph->outputs.count; i++) {
         if (!per_sample(e, i))
             continue;
-        size_t bytes = (size_t)e->batch->count * sample_bytes(e, e->graph->outputs.data[i].value);
+        size_t bytes = (size_t)e->count * sample_bytes(e, e->graph->outputs.data[i].value);
         if (bytes <= e->gathered_bytes[i])
             continue;
         char *data = realloc(e->gathered[i], bytes);
@@ -160,15 +179,15 @@ static rung_status reserve_outputs(rungi_engine *e)
 
 static void gather(rungi_engine *e, int s)
 {
-    rungi_shard part = rungi_shard_of(e->batch->count, e->shards, s);
+    int64_t begin = own_begin(e, s), count = rungi_engine_part(e, e->whole, s).count;
     for (size_t i = 0; i < e->graph->outputs.count; i++) {
         if (!per_sample(e, i))
             continue;
         int value = e->graph->outputs.data[i].value;
         size_t size = sample_bytes(e, value);
-        memcpy(e->gathered[i] + (size_t)part.begin * size,
+        memcpy(e->gathered[i] + (size_t)begin * size,
                e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
-               (size_t)part.count * size);
+               (size_t)count * size);
     }
 }
 
@@ -192,45 +211,90 @@ static rung_status add_member(void *arg, int member)
     return RUNG_OK;
 }
 
-static double tree_sum(const float *values, int count)
+double rungi_engine_tree_sum(const double *values, int count)
 {
     double level[RUNGI_MAX_SHARDS];
-    for (int i = 0; i < count; i++)
-        level[i] = values[i];
+    memcpy(level, values, (size_t)count * sizeof *level);
     for (int stride = 1; stride < count; stride *= 2)
         for (int i = 0; i + stride < count; i += 2 * stride)
             level[i] += level[i + stride];
     return count ? level[0] : 0;
 }
 
+// Adds nothing to any number, a negative zero included.
+static void clear_gradients(rungi_engine *e)
+{
+    for (int64_t i = 0; i < e->state->flat_size; i++)
+        e->grads[0][i] = -0.0f;
+}
+
+static rung_status compute(rungi_engine *e)
+{
+    if (!e->active) {
+        if (e->training)
+            clear_gradients(e);
+        for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
+            RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
+        return RUNG_OK;
+    }
+    if (!e->team)
+        return run_shard(e, 0, 0);
+    RUNG_TRY(reserve_outputs(e));
+    return rungi_team_run(e->team, run_member, e);
+}
+
+// After backward of all own shards: running statistics, the sum of their gradients.
+static rung_status put_together(rungi_engine *e)
+{
+    rungi_instance *shards[RUNGI_MAX_SHARDS];
+    for (int s = 0; s < e->active; s++)
+        shards[s] = e->now[s]->instances[s];
+    RUNG_TRY(e->exchange ? rungi_engine_share_statistics(e)
+                         : rungi_instances_finish(shards, e->active));
+    if (e->active > 1)
+        RUNG_TRY(rungi_team_run(e->team, add_member, e));
+    return e->exchange ? rungi_engine_share_gradients(e) : RUNG_OK;
+}
+
+static rung_status check_batch(rungi_engine *e)
+{
+    const rungi_batch_view *b = e->batch;
+    int64_t own = 0;
+    RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
+    for (int s = 0; s < e->shards; s++)
+        own += rungi_engine_part(e, e->whole, s).count;
+    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == b->begin, RUNG_INVALID,
+               "samples %" PRId64 " to %" PRId64 " of a batch of %" PRId64
+               " are not this rank's part",
+               b->begin, b->begin + b->count, e->whole);
+    return RUNG_OK;
+}
+
 static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
                        double *loss_out)
 {
-    RUNG_CHECK(batch->count >= 1, RUNG_INVALID, "an empty batch cannot be run");
+    double losses[RUNGI_MAX_SHARDS], sum;
     e->batch = batch;
     e->count = batch->count;
+    e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
-    RUNG_TRY(rungi_engine_plans(e, training, loss, batch->count));
+    RUNG_TRY(check_batch(e));
+    RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     RUNG_TRY(bind(e));
     begin_updates(e);
     if (loss)
-        count_batch(e);
-    if (e->team) {
-        RUNG_TRY(reserve_outputs(e));
-        RUNG_TRY(rungi_team_run(e->team, run_member, e));
-    } else {
-        RUNG_TRY(run_shard(e, 0, 0));
-    }
-    if (training) {
-        rungi_instance *shards[RUNGI_MAX_SHARDS];
-        for (int s = 0; s < e->active; s++)
-            shards[s] = e->now[s]->instances[s];
-        RUNG_TRY(rungi_instances_finish(shards, e->active));
-        if (e->active > 1)
-            RUNG_TRY(rungi_team_run(e->team, add_member, e));
-    }
+        RUNG_TRY(count_batch(e));
+    RUNG_TRY(compute(e));
+    for (int s = 0; s < e->active; s++)
+        losses[s] = e->losses[s];
+    sum = rungi_engine_tree_sum(losses, e->active);
+    e->bad_rank = isfinite(sum) ? -1 : 0;
+    if (loss && e->exchange)
+        RUNG_TRY(rungi_engine_share_loss(e, &sum));
+    if (training)
+        RUNG_TRY(put_together(e));
     if (loss_out)
-        *loss_out = tree_sum(e->losses, e->active);
+        *loss_out = sum;
     return RUNG_OK;
 }
 
@@ -247,6 +311,7 @@ rung_status rungi_engine_eval(rungi_engine *e, const rungi_batch_view *batch, do
 rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *view_out)
 {
     rung_view view;
+    RUNG_CHECK(e->active, RUNG_INVALID, "this rank had no sample of the batch");
     RUNG_TRY(rung_plan_output(e->now[0]->plan, name, &view));
     for (size_t i = 0; e->team && i < e->graph->outputs.count; i++) {
         if (strcmp(e->graph->outputs.data[i].name, name) != 0)

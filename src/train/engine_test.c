@@ -62,7 +62,9 @@ static double step(world *w, int64_t count)
 {
     const rungi_feed feeds[] = {{"image", w->image}, {"label", w->label}};
     double loss;
-    assert_ok(rungi_engine_train(w->engine, &(rungi_batch_view){count, feeds, 2, 1, 0}, &loss));
+    assert_ok(rungi_engine_train(
+        w->engine, &(rungi_batch_view){.count = count, .feeds = feeds, .n_feeds = 2, .seed = 1},
+        &loss));
     return loss;
 }
 
@@ -188,7 +190,10 @@ static void device_time_is_charged_where_it_was_spent(void **state)
     assert_true(forward >= 3 && backward >= 3);
     for (uint64_t i = 0; i < 3; i++) {
         double loss;
-        assert_ok(rungi_engine_train(engine, &(rungi_batch_view){2, feeds, 2, 1, i}, &loss));
+        assert_ok(rungi_engine_train(
+            engine,
+            &(rungi_batch_view){.count = 2, .feeds = feeds, .n_feeds = 2, .seed = 1, .step = i},
+            &loss));
         rungi_timeline_mark(timeline, (int64_t)i);
         rungi_breakdown b;
         assert_true(rungi_timeline_step(timeline, (int64_t)i, &b));

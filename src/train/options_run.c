@@ -7,7 +7,12 @@ static const char *const metrics[] = {
     [RUNGI_METRIC_ACCURACY] = "accuracy",
     NULL,
 };
-static const char *const strategies[] = {"single", NULL};
+static const char *const strategies[] = {
+    [RUNGI_STRATEGY_AUTO] = "auto",
+    [RUNGI_STRATEGY_SINGLE] = "single",
+    [RUNGI_STRATEGY_DDP] = "ddp",
+    NULL,
+};
 static const char *const nans[] = {
     [RUNGI_NAN_STOP] = "stop",
     [RUNGI_NAN_CONTINUE] = "continue",
@@ -56,11 +61,21 @@ const rungi_option rungi_train_options[] = {
      .unit = "epochs",
      .help = "Epochs to train."},
     {.key = "train.strategy",
-     .type = RUNGI_OPTION_TEXT,
+     .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_loop_config, strategy),
-     .initial = "single",
+     .initial = "auto",
      .choices = strategies,
-     .help = "How devices share the work: single uses one."},
+     .help = "How devices share the work. single: there is one; ddp: each rank has a device, a "
+             "replica of the network and a part of each batch, and gradients are added over the "
+             "ranks; auto: ddp with several ranks, else single."},
+    {.key = "train.ranks",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_loop_config, ranks),
+     .initial = "1",
+     .range = "[1, 64]",
+     .flag = "--ranks",
+     .help = "Ranks, as threads of this process. Under exact the result is the same for 1, 2, 4, "
+             "..., at most train.shards."},
     {.key = "train.shards",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_loop_config, shards),

@@ -146,7 +146,7 @@ static rung_status run(profile *p, rung_context *context, const rung_config *con
     RUNG_CHECK(!p->s->c->exact, RUNG_UNSUPPORTED,
                "a roofline needs exact=false: under exact shards run side by side");
     snprintf(r->model, sizeof r->model, "%s", p->s->c->model.name);
-    r->batch = p->s->c->data.batch_size;
+    r->batch = rungi_session_batch(p->s);
     if (p->o->machine) {
         r->machine = *p->o->machine;
     } else {

@@ -2,9 +2,11 @@
 #include "train/session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "rung/models.h"
 
@@ -13,12 +15,20 @@ enum { TIMELINE_SPANS = 1 << 16 };
 static rung_status make_device(rungi_session *s)
 {
     const rungi_train_config *c = s->c;
-    RUNG_CHECK(c->device.list.count == 1, RUNG_CONFIG,
-               "device.list names %zu devices: the strategy single uses one", c->device.list.count);
-    return rung_device_create(s->context, c->device.list.data[0],
-                              &(rung_device_options){.threads = (int)c->device.threads,
-                                                     .huge_pages = c->memory.huge_pages},
-                              &s->device);
+    int rank = s->comm ? rungi_comm_local_rank(s->comm) : 0;
+    int ranks = s->comm ? rungi_comm_local_size(s->comm) : 1;
+    int threads = (int)c->device.threads, cores = rungi_core_count();
+    size_t devices = c->device.list.count;
+    char own[32];
+    RUNG_CHECK(devices == 1 || devices == (size_t)ranks || !s->comm, RUNG_CONFIG,
+               "device.list names %zu devices for %d ranks of this machine: one for each", devices,
+               ranks);
+    snprintf(own, sizeof own, "cpu:%d", rank);
+    if (!threads && ranks > 1)
+        threads = cores > ranks ? cores / ranks : 1;
+    return rung_device_create(
+        s->context, devices > 1 || ranks == 1 ? c->device.list.data[rank] : own,
+        &(rung_device_options){.threads = threads, .huge_pages = c->memory.huge_pages}, &s->device);
 }
 
 static rung_status build_graph(rungi_session *s, const rung_shape *image)
@@ -72,17 +82,22 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
     RUNG_TRY(rungi_timeline_create(s->context, TIMELINE_SPANS, timeline_off, &s->timeline));
-    return rungi_engine_create(s->graph, s->state,
-                               &(rungi_engine_options){.exact = c->exact,
-                                                       .shards = (int)c->train.shards,
-                                                       .fuse = c->plan.fuse,
-                                                       .fuse_optimizer = c->plan.fuse_optimizer,
-                                                       .layout = c->plan.layout,
-                                                       .kernels = c->plan.kernels,
-                                                       .winograd = c->plan.winograd,
-                                                       .tuning = s->tuning,
-                                                       .timeline = s->timeline},
-                               &s->engine);
+    return rungi_engine_create(
+        s->graph, s->state,
+        &(rungi_engine_options){.exact = c->exact,
+                                .shards = (int)c->train.shards,
+                                .fuse = c->plan.fuse,
+                                .fuse_optimizer = c->plan.fuse_optimizer,
+                                .layout = c->plan.layout,
+                                .kernels = c->plan.kernels,
+                                .winograd = c->plan.winograd,
+                                .tuning = s->tuning,
+                                .timeline = s->timeline,
+                                .exchange = {.comm = s->comm,
+                                             .overlap = c->ddp.overlap,
+                                             .bucket_bytes = c->ddp.bucket_size,
+                                             .compress = c->ddp.compress}},
+        &s->engine);
 }
 
 static rung_status make_optimizer(rungi_session *s)
@@ -136,6 +151,8 @@ static rung_status create(rungi_session *s, const rung_config *config,
     RUNG_TRY(freeze(s));
     RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
     RUNG_TRY(o->loaded ? rung_state_init(s->state, (uint64_t)s->c->seed) : rungi_session_begin(s));
+    if (s->comm)
+        RUNG_TRY(rungi_session_agree(s));
     if (s->c->plan.autotune)
         RUNG_TRY(rungi_session_open_tuning(s, o->tuning));
     RUNG_TRY(make_engine(s, o->timeline_off));
@@ -154,6 +171,9 @@ rung_status rungi_session_create(rung_context *context, const rung_config *confi
     rungi_session *s = calloc(1, sizeof *s);
     RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for a session");
     s->context = context;
+    s->comm = options->comm;
+    s->rank = s->comm ? rungi_comm_rank(s->comm) : 0;
+    s->ranks = s->comm ? rungi_comm_size(s->comm) : 1;
     rung_status status = create(s, config, options);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
@@ -170,6 +190,7 @@ rung_status rungi_session_of_data(rung_context *context, const rung_config *conf
     rungi_session *s = calloc(1, sizeof *s);
     RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for a session");
     s->context = context;
+    s->ranks = 1;
     rung_status status = rung_config_copy(config, &s->config);
     if (status == RUNG_OK)
         s->c = rungi_config_values(s->config);

@@ -28,6 +28,9 @@ typedef struct rungi_bad_entry {
 
 typedef struct rungi_session {
     rung_context *context;
+    rungi_comm *comm; // with the other ranks; borrowed; NULL: there are none
+    int rank, ranks;
+    bool want_stop;      // this rank wants to end: see rungi_engine_stop
     rung_config *config; // own copy
     const rungi_train_config *c;
 
@@ -58,6 +61,7 @@ typedef struct rungi_session {
 
 typedef struct rungi_session_options {
     unsigned parts;
+    rungi_comm *comm;        // borrowed; NULL: one rank
     bool timeline_off;       // no attribution, to measure what it costs
     const rung_shape *image; // after the transforms, [C, H, W]: use it and what follows instead of
     int64_t classes;         // opening data sets (prediction from a run folder)
@@ -123,6 +127,17 @@ bool rungi_session_picture(const rungi_session *s, rung_shape *shape_out);
 enum { RUNGI_SESSION_TRANSFORMS = 16 };
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out);
+
+// session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data
+// set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
+rung_status rungi_session_agree(rungi_session *s);
+
+// Samples in a batch, of all ranks together.
+static inline int64_t rungi_session_batch(const rungi_session *s)
+{
+    int64_t part = s->c->data.batch_per_device;
+    return part ? part * s->ranks : s->c->data.batch_size;
+}
 
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);

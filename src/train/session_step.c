@@ -8,6 +8,9 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
 {
     rungi_feed feeds[RUNG_MAX_FIELDS];
     rungi_batch_view view = {.count = batch->count,
+                             .global_count = batch->global_count,
+                             .begin = batch->begin,
+                             .stop = s->want_stop,
                              .feeds = feeds,
                              .n_feeds = rungi_session_feeds(s, batch, feeds),
                              .seed = (uint64_t)s->c->seed,

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards of a batch, and the fixed tree in which what they give is added.
+// The fixed tree in which what the shards of a batch give is added.
 #ifndef RUNGI_TRAIN_SHARDS_H
 #define RUNGI_TRAIN_SHARDS_H
 
-#include <stdint.h>
-
-typedef struct rungi_shard {
-    int64_t begin, count;
-} rungi_shard;
-
-// Shard `index` of a batch of `count` samples cut into `shards`: sizes differ by at most one, the
-// larger ones come first; sizes may be zero.
-static inline rungi_shard rungi_shard_of(int64_t count, int shards, int index)
-{
-    int64_t base = count / shards, more = count % shards;
-    return (rungi_shard){base * index + (index < more ? index : more), base + (index < more)};
-}
+#include "base/shard.h"
 
 enum { RUNGI_TREE_BLOCK = 2048 }; // floats added at a time: they stay in the first cache
 

@@ -58,6 +58,7 @@ typedef struct rungi_data_config {
     char *format;
     char *path;
     int64_t batch_size;
+    int64_t batch_per_device; // none: 0
     bool shuffle;
     bool drop_last;
     int64_t num_workers; // auto: -1
@@ -156,6 +157,12 @@ typedef enum rungi_nan_policy {
     RUNGI_NAN_CONTINUE,
 } rungi_nan_policy;
 
+typedef enum rungi_strategy {
+    RUNGI_STRATEGY_AUTO, // ddp with several ranks, else single
+    RUNGI_STRATEGY_SINGLE,
+    RUNGI_STRATEGY_DDP,
+} rungi_strategy;
+
 // What validation measures.
 typedef enum rungi_metric {
     RUNGI_METRIC_LOSS,
@@ -167,7 +174,8 @@ enum { RUNGI_EVERY_EPOCH = 0, RUNGI_NEVER = -1 }; // of the *_every keys
 typedef struct rungi_loop_config {
     int64_t steps; // none: 0
     int64_t epochs;
-    char *strategy;
+    rungi_strategy strategy;
+    int64_t ranks; // of this process
     int64_t shards;
     double max_grad_norm; // none: 0
     double clip_value;    // none: 0
@@ -179,6 +187,13 @@ typedef struct rungi_loop_config {
     rungi_nan_policy on_nan;
     bool overfit_one_batch;
 } rungi_loop_config;
+
+typedef struct rungi_ddp_config {
+    bool overlap;
+    int64_t bucket_size; // bytes
+    rung_dtype compress; // none: RUNG_F32
+    int64_t timeout;     // nanoseconds
+} rungi_ddp_config;
 
 typedef struct rungi_checkpoint_config {
     int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
@@ -220,6 +235,7 @@ typedef struct rungi_train_config {
     rungi_optim_config optim;
     rungi_schedule_config schedule;
     rungi_loop_config train;
+    rungi_ddp_config ddp;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;
     rungi_memory_config memory;
@@ -236,6 +252,9 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);
+// A copy whose notices go to the log of another context.
+rung_status rungi_config_copy_for(rung_context *context, const rung_config *config,
+                                  rung_config **copy_out);
 // The options behind them, for rungi_options_fail and rungi_options_note.
 const rungi_options *rungi_config_options(const rung_config *config);
 

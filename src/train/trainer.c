@@ -38,28 +38,76 @@ static rung_status make(rung_context *context, const rung_config *config, const 
     return RUNG_OK;
 }
 
-// With all of its parts; what plan.autotune chooses is kept in the run folder.
-static rung_status make_whole(rung_context *context, const rung_config *config, const char *run,
-                              bool loaded, rung_trainer **trainer_out)
+// What a trainer with all of its parts is made from.
+typedef struct origin {
+    const rung_config *config;
+    const char *run; // or NULL
+    bool resume;
+} origin;
+
+static rung_status restore(rung_trainer *t);
+
+// On failure *trainer_out may be set all the same: the caller destroys it.
+static rung_status make_whole(rung_context *context, const origin *o, rungi_comm *comm,
+                              rung_trainer **trainer_out)
 {
-    char *tuning = run ? rungi_path_join(run, "tuning.json") : NULL;
-    rung_status status = make(
-        context, config, run,
-        &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .loaded = loaded, .tuning = tuning},
-        trainer_out);
+    // What plan.autotune chooses is kept in the run folder.
+    char *tuning = o->run ? rungi_path_join(o->run, "tuning.json") : NULL;
+    rung_status status =
+        make(context, o->config, o->run,
+             &(rungi_session_options){
+                 .parts = RUNGI_SESSION_ALL, .comm = comm, .loaded = o->resume, .tuning = tuning},
+             trainer_out);
     free(tuning);
+    RUNG_TRY(status);
+    rung_trainer *t = *trainer_out;
+    t->resumed = o->resume;
+    // Before looking at its checkpoints: no other process goes on with them.
+    RUNG_TRY(rungi_trainer_lock_run(t));
+    // Asked for again on resume; the run itself keeps what was chosen.
+    RUNG_TRY(rungi_session_choose_workers(t->s));
+    if (comm)
+        RUNG_TRY(rungi_comm_barrier(comm, "run folder"));
+    return o->resume ? restore(t) : RUNG_OK;
+}
+
+static rung_status make_member(void *arg, rungi_member *member)
+{
+    origin own = *(const origin *)arg;
+    rung_config *copy = NULL;
+    rung_trainer *t = NULL;
+    RUNG_TRY(rungi_config_copy_for(member->context, own.config, &copy));
+    own.config = copy;
+    rung_status status = make_whole(member->context, &own, member->comm, &t);
+    rung_config_destroy(&copy);
+    member->user = t;
     return status;
 }
 
-rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
-                                rung_trainer **trainer_out)
+static rung_status make_ranks(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
-    rung_trainer *t;
-    RUNG_TRY(rungi_trainer_check_run(run));
-    RUNG_TRY(make_whole(context, config, run, false, &t));
-    rung_status status = rungi_trainer_lock_run(t);
-    if (status == RUNG_OK)
-        status = rungi_session_choose_workers(t->s);
+    const rungi_train_config *c = rungi_config_values(o->config);
+    rungi_crew *crew;
+    RUNG_TRY(rungi_crew_create(context, (int)c->train.ranks,
+                               &(rungi_comm_options){.context = context, .timeout = c->ddp.timeout},
+                               &crew));
+    rung_status status = rungi_crew_run(crew, make_member, (void *)(uintptr_t)o);
+    rung_trainer *first = rungi_crew_member(crew, 0)->user;
+    if (first)
+        first->crew = crew;
+    else
+        rungi_crew_destroy(&crew); // what the others have made is gone with their failure
+    *trainer_out = first;
+    return status;
+}
+
+// Makes the trainer, and with it those of the other ranks.
+static rung_status launch(rung_context *context, const origin *o, rung_trainer **trainer_out)
+{
+    rung_trainer *t = NULL;
+    rung_status status = rungi_config_values(o->config)->train.ranks > 1
+                             ? make_ranks(context, o, &t)
+                             : make_whole(context, o, NULL, &t);
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);
@@ -69,11 +117,30 @@ rung_status rung_trainer_create(rung_context *context, const rung_config *config
     return RUNG_OK;
 }
 
+rung_status rung_trainer_create(rung_context *context, const rung_config *config, const char *run,
+                                rung_trainer **trainer_out)
+{
+    RUNG_TRY(rungi_trainer_check_run(run));
+    return launch(context, &(origin){.config = config, .run = run}, trainer_out);
+}
+
+static rung_status destroy_member(void *arg, rungi_member *member)
+{
+    rung_trainer *t = member->user;
+    (void)arg;
+    if (member->index)
+        rung_trainer_destroy(&t);
+    return RUNG_OK;
+}
+
 void rung_trainer_destroy(rung_trainer **trainer)
 {
     if (!trainer || !*trainer)
         return;
     rung_trainer *t = *trainer;
+    rungi_crew *crew = t->crew;
+    if (crew)
+        rungi_crew_run(crew, destroy_member, NULL);
     rungi_jsonl_close(&t->metrics);
     rungi_tfevents_close(&t->events);
     rungi_checkpoints_close(&t->checkpoints);
@@ -82,6 +149,7 @@ void rung_trainer_destroy(rung_trainer **trainer)
     free(t->seen);
     free(t->run);
     free(t);
+    rungi_crew_destroy(&crew);
     *trainer = NULL;
 }
 
@@ -192,9 +260,13 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
                   "the instruction set is %s now, the run was begun with %s: rounding will differ",
                   own_isa, isa);
     if (!exact)
+        RUNG_TRY(note_number(t, state, where, "ranks", s->ranks,
+                             "the number of ranks (which rounding, and the statistics of batch "
+                             "normalization, depend on without exact)"));
+    if (!exact)
         RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
                              "the number of threads (which rounding depends on without exact)"));
-    RUNG_TRY(note_number(t, state, where, "batch_size", s->c->data.batch_size, "data.batch_size"));
+    RUNG_TRY(note_number(t, state, where, "batch_size", rungi_session_batch(s), "data.batch_size"));
     RUNG_TRY(note_number(t, state, where, "samples_per_epoch", info.samples_per_epoch,
                          "the number of samples in an epoch"));
     RUNG_TRY(note_number(t, state, where, "total_steps", s->total_steps, "the number of steps"));
@@ -224,16 +296,17 @@ static rung_status restore(rung_trainer *t)
     free(root);
     if (status == RUNG_NOT_FOUND) {
         rungi_log(t->context, RUNG_LOG_NOTICE, "%s has no checkpoint yet: from step 0", t->run);
-        return rungi_session_begin(t->s);
+        RUNG_TRY(rungi_session_begin(t->s));
+        return rungi_trainer_same_step(t);
     }
     RUNG_TRY(status);
     status = compare(t, checkpoint);
     if (status == RUNG_OK)
         status = rungi_trainer_load(t, checkpoint, true);
-    if (status == RUNG_OK)
+    if (status == RUNG_OK && t->checkpoints)
         status = repair_marks(t, rungi_path_name(rungi_checkpoint_path(checkpoint)));
     rungi_checkpoint_close(&checkpoint);
-    return status;
+    return status == RUNG_OK ? rungi_trainer_same_step(t) : status;
 }
 
 rung_status rung_trainer_resume(rung_context *context, const char *run,
@@ -243,21 +316,10 @@ rung_status rung_trainer_resume(rung_context *context, const char *run,
     rung_config *config;
     rung_trainer *t = NULL;
     RUNG_TRY(rung_run_config(context, run, overrides, count, &config));
-    rung_status status = make_whole(context, config, run, true, &t);
+    rung_status status =
+        launch(context, &(origin){.config = config, .run = run, .resume = true}, &t);
     rung_config_destroy(&config);
     RUNG_TRY(status);
-    t->resumed = true;
-    // Before looking at its checkpoints: no other process goes on with them.
-    status = rungi_trainer_lock_run(t);
-    if (status == RUNG_OK) // asked for again; the run itself keeps what was chosen
-        status = rungi_session_choose_workers(t->s);
-    if (status == RUNG_OK)
-        status = restore(t);
-    if (status != RUNG_OK) {
-        rung_error error = *rung_error_last();
-        rung_trainer_destroy(&t);
-        return rungi_fail_adopt(&error);
-    }
     *finished_out = t->at.step >= t->s->total_steps || t->at.stopped_early;
     *trainer_out = t;
     return RUNG_OK;

@@ -9,6 +9,7 @@
 #include "formats/jsonl.h"
 #include "formats/tfevents.h"
 #include "rung/train.h"
+#include "train/crew.h"
 #include "train/session.h"
 
 // Where training stands: what a checkpoint must bring back besides tensors.
@@ -44,10 +45,12 @@ enum {
 struct rung_trainer {
     rung_context *context;
     rungi_session *s;
-    char *run; // folder, or NULL
+    rungi_crew *crew; // of the rank that has made the others; else NULL
+    char *run;        // folder, or NULL; written by rank 0 alone
     bool resumed;
     rungi_progress at;
     atomic_int stop;
+    bool agreed; // several ranks: one of them was asked to stop
 
     size_t bad_listed; // of the session's bad samples
 
@@ -64,7 +67,7 @@ struct rung_trainer {
     rungi_jsonl *metrics;
     rungi_tfevents *events;
 
-    unsigned char *seen; // by sample: how often this epoch trained on it
+    unsigned char *seen; // by sample: how often this rank trained on it in this epoch
     bool covered;        // `seen` counts the whole epoch
 
     int64_t *confusion;
@@ -120,7 +123,18 @@ void rungi_trainer_loader_event(rung_trainer *t, int64_t steps, rung_train_event
 void rungi_trainer_loader_json(const rung_train_event *e, json_t *o);
 rung_status rungi_trainer_loader_write(const rung_trainer *t);
 
+// trainer_ranks.c: what ranks do together. Each is collective, and does nothing with one rank.
+// Does this trainer write the run folder?
+bool rungi_trainer_writes(const rung_trainer *t);
+// Every rank goes on from the same step.
+rung_status rungi_trainer_same_step(rung_trainer *t);
+// `values` become the sums over the ranks.
+rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, const char *label);
+// The rank at fault, whose error record says why, tells all: they fail with its message.
+rung_status rungi_trainer_share_failure(rung_trainer *t, int rank);
+
 // trainer_eval.c
+rung_status rungi_trainer_evaluate_own(rung_trainer *t, rung_eval_result *result_out);
 rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);
 
 // trainer_check.c: names what is not finite after a bad step. `gradient` says which gradient it is,

@@ -28,7 +28,7 @@ static int64_t rank_of(const float *scores, int64_t classes, int64_t label, int6
     return above;
 }
 
-static rung_status count_batch(rung_trainer *t, const rung_batch *batch, double loss, tally *sum)
+static rung_status count_batch(rung_trainer *t, const rung_batch *batch, tally *sum)
 {
     rung_view logits;
     RUNG_TRY(rungi_engine_output(t->s->engine, "logits", &logits));
@@ -43,7 +43,6 @@ static rung_status count_batch(rung_trainer *t, const rung_batch *batch, double 
         t->confusion[labels[i] * t->classes + top]++;
     }
     sum->samples += batch->count;
-    sum->loss += loss * (double)batch->count;
     return RUNG_OK;
 }
 
@@ -56,22 +55,36 @@ static rung_status run(rung_trainer *t, tally *sum)
     for (int64_t i = 0; i < info.batches_per_epoch; i++) {
         rung_batch batch;
         rungi_feed feeds[RUNG_MAX_FIELDS];
-        double loss;
+        double loss = 0;
         RUNG_TRY(rungi_trainer_keep_bad(t, rung_loader_next(s->val_loader, &batch)));
         rungi_batch_view view = {.count = batch.count,
+                                 .global_count = batch.global_count,
+                                 .begin = batch.begin,
                                  .feeds = feeds,
                                  .n_feeds = rungi_session_feeds(s, &batch, feeds),
                                  .seed = (uint64_t)s->c->seed,
                                  .step = (uint64_t)t->at.step};
         rung_status status = rungi_engine_eval(s->engine, &view, &loss);
-        if (status == RUNG_OK)
-            status = count_batch(t, &batch, loss, sum);
+        sum->loss += loss * (double)batch.global_count;
+        if (status == RUNG_OK && batch.count)
+            status = count_batch(t, &batch, sum);
         rung_loader_release(s->val_loader, &batch);
         RUNG_TRY(status);
         if (i % HARVEST_BATCHES == HARVEST_BATCHES - 1)
             rungi_windows_harvest(t);
     }
     return RUNG_OK;
+}
+
+// Each sample was evaluated by one rank; the loss is that of all ranks already.
+static rung_status add_ranks(rung_trainer *t, tally *sum)
+{
+    int64_t counts[] = {sum->samples, sum->correct, sum->correct5};
+    RUNG_TRY(rungi_trainer_sum(t, counts, 3, "validated samples"));
+    sum->samples = counts[0];
+    sum->correct = counts[1];
+    sum->correct5 = counts[2];
+    return rungi_trainer_sum(t, t->confusion, t->classes * t->classes, "confusion matrix");
 }
 
 static rung_status evaluate(rung_trainer *t, tally *sum)
@@ -83,11 +96,13 @@ static rung_status evaluate(rung_trainer *t, tally *sum)
     memset(t->confusion, 0, (size_t)(t->classes * t->classes) * sizeof *t->confusion);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_EVAL, t->at.step);
     rung_status status = run(t, sum);
+    if (status == RUNG_OK)
+        status = add_ranks(t, sum);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     return status;
 }
 
-rung_status rung_trainer_evaluate(rung_trainer *t, rung_eval_result *result_out)
+rung_status rungi_trainer_evaluate_own(rung_trainer *t, rung_eval_result *result_out)
 {
     tally sum = {0};
     RUNG_CHECK(t->s->val_loader, RUNG_INVALID, "there is no validation data");
@@ -101,11 +116,23 @@ rung_status rung_trainer_evaluate(rung_trainer *t, rung_eval_result *result_out)
     return RUNG_OK;
 }
 
+static rung_status evaluate_member(void *arg, rungi_member *member)
+{
+    rung_eval_result others;
+    return rungi_trainer_evaluate_own(member->user, member->index ? &others : arg);
+}
+
+rung_status rung_trainer_evaluate(rung_trainer *t, rung_eval_result *result_out)
+{
+    return t->crew ? rungi_crew_run(t->crew, evaluate_member, result_out)
+                   : rungi_trainer_evaluate_own(t, result_out);
+}
+
 rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event)
 {
     rung_eval_result r;
     int64_t begin = rungi_trainer_now(t);
-    RUNG_TRY(rung_trainer_evaluate(t, &r));
+    RUNG_TRY(rungi_trainer_evaluate_own(t, &r));
     double seconds = (double)(rungi_trainer_now(t) - begin) * 1e-9;
     event->loss = r.loss;
     event->evaluated = r.samples;

@@ -52,7 +52,11 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
+    if (t->s->comm)
+        rungi_comm_busy(t->s->comm, "saving a checkpoint");
     status = rungi_trainer_save(t, best);
+    if (t->s->comm)
+        rungi_comm_busy(t->s->comm, NULL);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
@@ -124,12 +128,22 @@ static rung_optimizer_update update_of(rung_trainer *t)
         .threads = rung_device_threads(t->s->device)};
 }
 
+// The loss is not finite: the rank whose part of it is not says why.
+static rung_status lost(rung_trainer *t, const rung_batch *batch, double loss)
+{
+    int bad = rungi_engine_bad_rank(t->s->engine);
+    rung_status status = RUNG_DIVERGED;
+    if (bad == t->s->rank || !t->s->comm)
+        status = rungi_trainer_diverged(t, batch, loss, NULL);
+    return t->s->comm ? rungi_trainer_share_failure(t, bad < 0 ? 0 : bad) : status;
+}
+
 static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_optimizer_update *u,
                           double loss)
 {
     rungi_session *s = t->s;
     if (!isfinite(loss) && s->c->train.on_nan == RUNGI_NAN_STOP)
-        return rungi_trainer_diverged(t, batch, loss, NULL);
+        return lost(t, batch, loss);
     rung_optimizer_report report;
     rung_status status =
         rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, u, &report);
@@ -149,15 +163,17 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     rungi_session *s = t->s;
     double loss;
     rung_optimizer_update u = update_of(t);
+    s->want_stop = atomic_load(&t->stop);
     RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &u, &loss));
+    t->agreed = rungi_engine_stop(s->engine);
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, t->at.step);
     rung_status status = update(t, batch, &u, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    rungi_windows_step(t, batch->count, loss);
-    t->at.samples += batch->count;
+    rungi_windows_step(t, batch->global_count, loss);
+    t->at.samples += batch->global_count;
     t->at.epoch = batch->epoch;
-    t->at.position = batch->position + batch->count + batch->left_out;
+    t->at.position = batch->position + batch->global_count + batch->left_out;
     t->at.step++;
     rungi_timeline_mark(s->timeline, t->at.step - 1);
     if (t->at.step % HARVEST_STEPS == 0)
@@ -190,22 +206,31 @@ static void cover(rung_trainer *t, const rung_batch *batch)
 
 // How often the samples of the epoch that has ended were seen. An epoch that was resumed in its
 // middle is not known whole: -1.
-static void fill_coverage(const rung_trainer *t, rung_train_event *e)
+static rung_status fill_coverage(rung_trainer *t, rung_train_event *e)
 {
+    enum { PIECE = 4096 };
+    int64_t times[PIECE], count = t->s->train_source->count;
     e->seen_once = e->seen_again = -1;
     if (!t->covered)
-        return;
+        return RUNG_OK;
     e->seen_once = e->seen_again = 0;
-    for (int64_t i = 0; i < t->s->train_source->count; i++) {
-        e->seen_once += t->seen[i] == 1;
-        e->seen_again += t->seen[i] > 1;
+    for (int64_t at = 0; at < count; at += PIECE) {
+        int64_t n = count - at < PIECE ? count - at : PIECE;
+        for (int64_t i = 0; i < n; i++)
+            times[i] = t->seen[at + i];
+        RUNG_TRY(rungi_trainer_sum(t, times, n, "samples seen in an epoch"));
+        for (int64_t i = 0; i < n; i++) {
+            e->seen_once += times[i] == 1;
+            e->seen_again += times[i] > 1;
+        }
     }
+    return RUNG_OK;
 }
 
 static rung_status tell_epoch(rung_trainer *t)
 {
     rung_train_event e = rungi_event_now(t, RUNG_EVENT_EPOCH);
-    fill_coverage(t, &e);
+    RUNG_TRY(fill_coverage(t, &e));
     t->covered = false;
     return rungi_event_send(t, &e);
 }
@@ -234,7 +259,7 @@ static rung_status steps(rung_trainer *t)
     rung_status status = RUNG_OK;
     bool overfit = t->s->c->train.overfit_one_batch;
     while (status == RUNG_OK && t->at.step < t->s->total_steps && !t->at.stopped_early) {
-        if (atomic_load(&t->stop)) {
+        if (t->s->comm ? t->agreed : atomic_load(&t->stop)) {
             status = RUNG_CANCELLED;
             break;
         }
@@ -260,7 +285,7 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
 {
     rung_loader_info info;
     rung_loader_describe(loader, &info);
-    int64_t full = t->s->c->data.batch_size;
+    int64_t full = rungi_session_batch(t->s);
     rung_status status = rungi_engine_prepare(t->s->engine, training, info.last_batch);
     if (status != RUNG_OK && training && info.last_batch < full)
         return rungi_fail_prefix("an epoch's last batch, of %" PRId64
@@ -319,7 +344,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     return status == RUNG_CANCELLED ? status : rungi_fail_adopt(&error);
 }
 
-rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)
+static rung_status fit(rung_trainer *t, const rung_observer *observer)
 {
     t->observer = observer;
     t->began = t->shown = rungi_trainer_now(t);
@@ -337,4 +362,15 @@ rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)
     if (status == RUNG_CANCELLED)
         return RUNG_FAIL(RUNG_CANCELLED, "stopped after step %" PRId64, t->at.step);
     return rungi_fail_adopt(&error);
+}
+
+static rung_status fit_member(void *arg, rungi_member *member)
+{
+    return fit(member->user, member->index ? NULL : arg);
+}
+
+rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)
+{
+    return t->crew ? rungi_crew_run(t->crew, fit_member, (void *)(uintptr_t)observer)
+                   : fit(t, observer);
 }

@@ -47,7 +47,7 @@ static rung_status open_logs(rung_trainer *t)
 
 rung_status rungi_trainer_lock_run(rung_trainer *t)
 {
-    if (!t->run || t->checkpoints)
+    if (!rungi_trainer_writes(t) || t->checkpoints)
         return RUNG_OK;
     RUNG_TRY(rungi_fs_make_folders(t->run));
     char *path = in_run(t, "checkpoints");
@@ -104,7 +104,7 @@ rung_status rungi_trainer_check_run(const char *run)
 
 rung_status rungi_trainer_open_run(rung_trainer *t)
 {
-    if (!t->run)
+    if (!rungi_trainer_writes(t))
         return RUNG_OK;
     if (!t->resumed)
         RUNG_TRY(rungi_trainer_check_run(t->run));

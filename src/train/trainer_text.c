@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trainer tells people before it runs: banner, plan, table of layers.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/shard.h"
 #include "data/survey.h"
 #include "train/trainer.h"
 
@@ -38,6 +40,32 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
     return RUNG_OK;
 }
 
+// Parts of a batch that does not divide: "13 or 12".
+static void add_batch(const rungi_session *s, rungi_string *out)
+{
+    int64_t batch = rungi_session_batch(s);
+    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int64_t most = rungi_shards_of(batch, shards, 0, own).count;
+    int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
+                     s->ranks == 1 ? "device" : "ranks", most);
+    if (least != most)
+        rungi_string_add(out, " to %" PRId64, least);
+    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+}
+
+static const char *exchange_text(const rungi_train_config *c, char *out, size_t size)
+{
+    char bucket[32];
+    snprintf(out, size, "gradients added %s in buckets of %s%s",
+             c->ddp.overlap ? "during backward" : "after backward",
+             rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
+             c->ddp.compress == RUNG_BF16  ? ", as bf16"
+             : c->ddp.compress == RUNG_F16 ? ", as fp16"
+                                           : "");
+    return out;
+}
+
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
 {
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
@@ -47,6 +75,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
     int threads = rung_device_threads(s->device);
+    char how[96];
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
@@ -57,12 +86,15 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
                      s->train_source->name, info.samples_per_epoch, info.batches_per_epoch,
                      info.last_batch, c->data.drop_last ? " (drop_last)" : "");
     RUNG_TRY_GOTO(fail, add_pictures(s, &out));
-    rungi_string_add(&out, "batch      %" PRId64 " samples = 1 device x %" PRId64 "\n",
-                     c->data.batch_size, c->data.batch_size);
+    add_batch(s, &out);
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
-    rungi_string_add(&out, "device     %s, %d thread%s, %s, huge pages %s\n",
-                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
-                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
+    if (s->ranks > 1)
+        rungi_string_add(&out, "ranks      %d threads of this process: cpu:0 to cpu:%d, %s\n",
+                         s->ranks, s->ranks - 1, exchange_text(c, how, sizeof how));
+    rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
+                     s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
+                     threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
+                     on_off(c->memory.huge_pages));
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
@@ -86,7 +118,7 @@ fail:
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
-    RUNG_TRY(rungi_engine_plan(t->s->engine, true, t->s->c->data.batch_size, &plan));
+    RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     return rung_plan_explain(plan, text_out);
 }
 
@@ -128,7 +160,7 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
     const rung_graph *g = t->s->graph;
-    int64_t batch = t->s->c->data.batch_size, symbols[RUNGI_MAX_SYMBOLS] = {1};
+    int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
     rung_status status = rungi_graph_infer(g, symbols, types);

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks of several ranks on one machine: one thread each, beside one rank with all threads."""
+import statistics
+
+import steps
+import workers
+from rounds import Rounds, spread_text
+from workers import Failed, NotAvailable
+
+RANKS = 2
+
+
+def of_ranks(chosen, ranks=RANKS):
+    return [*chosen, f"train.ranks={ranks}", "device.threads=1", "ddp.overlap=true"]
+
+
+def chosen_switches():
+    return [*steps.settings("cnn"), *steps.our_variants("dlf_cnn")[0].split()]
+
+
+def compare(name, sides, over, under, effort, seconds, tell):
+    """The result of rounds over two sides; `sides` maps a name to a function that starts it."""
+    started = {}
+    try:
+        for side, start in sides.items():
+            started[side] = start()
+        rounds = Rounds(started, seconds * effort.scale, effort.count, tell)
+    except Failed as error:
+        raise NotAvailable(str(error)) from None
+    finally:
+        for worker in started.values():
+            worker.close()
+    for side in sides:
+        tell(f"{name}: {side}: {spread_text(rounds.blocks[side])}")
+    ratios = rounds.ratios(over, under)
+    tell(f"{name}: {rounds.notes()}; ratio {statistics.median(ratios):.4f}")
+    return {"unit": "ms", "ours": under, "ours_values": rounds.blocks[under], "peer": over,
+            "peer_values": rounds.blocks[over], "ratios": ratios, "rounds": rounds}
+
+
+def need_cores():
+    if len(workers.CORES) < RANKS:
+        raise NotAvailable(f"{RANKS} ranks of one thread need {RANKS} cores")
+
+
+def ddp2_scaling(smoke, tell):
+    """ratio: step time of one rank with two threads over that of two ranks with one thread."""
+    need_cores()
+    workers.need_programs()
+    chosen = chosen_switches()
+    return compare("ddp2_scaling", {
+        "1 rank, 2 threads": lambda: workers.ours([*chosen, "device.threads=2"]),
+        "2 ranks, 1 thread": lambda: workers.ours(of_ranks(chosen), bind=False),
+    }, "1 rank, 2 threads", "2 ranks, 1 thread", steps.Quick(smoke), 1.5, tell)
+
+
+def exact(smoke, tell):
+    """ratio: step time of the fast mode over that of exact, two threads each."""
+    need_cores()
+    workers.need_programs()
+    chosen = [*chosen_switches(), "device.threads=2"]
+    return compare("exact", {
+        "fast": lambda: workers.ours(chosen),
+        "exact": lambda: workers.ours([*chosen, "exact=true"], bind=False),
+    }, "fast", "exact", steps.Quick(smoke), 1.5, tell)
+
+
+def ddp2(smoke, tell):
+    """ratio: step time of PyTorch's DDP over Gloo, two processes of one thread, over ours in the same
+    layout."""
+    need_cores()
+    workers.need_programs()
+    workers.need_torch()
+    effort = steps.Quick(smoke)
+    tell("ddp2: choosing PyTorch's variant")
+    times, refused = steps.choose(lambda variant: workers.peer_ddp("dlf_cnn", 64, RANKS, variant),
+                                  ["eager", "channels_last"], effort, tell)
+    if not times:
+        raise NotAvailable(f"PyTorch does not run: {next(iter(refused.values()))}")
+    best = min(times, key=times.get)
+    peer = f"PyTorch DDP, Gloo, {best}"
+    return compare("ddp2", {
+        "rung": lambda: workers.ours(of_ranks(chosen_switches()), bind=False),
+        peer: lambda: workers.peer_ddp("dlf_cnn", 64, RANKS, best),
+    }, peer, "rung", effort, 1.5, tell)

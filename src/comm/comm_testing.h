@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks that every transport must pass, written for one rank: all ranks of a communicator call
+// them. The ranks' data is a function of rank and index, so that each rank knows what all have.
+// Failures are RUNG_GATE.
+#ifndef RUNGI_COMM_COMM_TESTING_H
+#define RUNGI_COMM_COMM_TESTING_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/comm.h"
+
+enum { CHECK_RANKS = 16 };
+
+static const rung_dtype check_dtypes[] = {RUNG_F32, RUNG_F64, RUNG_I64, RUNG_BF16, RUNG_F16};
+enum { CHECK_DTYPES = 5 };
+static const char *const check_op_names[] = {"sum", "min", "max"};
+
+static inline uint64_t check_hash(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+// What rank `rank` has at index i: numbers of many sizes, so that sums depend on their order.
+static inline double check_number(int seed, int rank, int64_t i)
+{
+    uint64_t h = check_hash((uint64_t)seed << 40 ^ (uint64_t)rank << 32 ^ (uint64_t)i);
+    double value = (double)(int64_t)h * 0x1p-63;
+    return ldexp(value, (int)(h & 7));
+}
+
+static inline void check_store(rung_dtype dtype, void *data, int64_t i, double value)
+{
+    switch (dtype) {
+    case RUNG_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case RUNG_F64:
+        ((double *)data)[i] = value;
+        break;
+    case RUNG_I64:
+        ((int64_t *)data)[i] = (int64_t)ldexp(value, 55);
+        break;
+    case RUNG_BF16:
+        ((uint16_t *)data)[i] = rung_f32_to_bf16((float)value);
+        break;
+    default:
+        ((uint16_t *)data)[i] = rung_f32_to_f16((float)value);
+    }
+}
+
+static inline void check_fill(rung_dtype dtype, void *data, int seed, int rank, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        check_store(dtype, data, i, check_number(seed, rank, i));
+}
+
+static inline float check_half(rung_dtype dtype, uint16_t bits)
+{
+    return dtype == RUNG_BF16 ? rung_bf16_to_f32(bits) : rung_f16_to_f32(bits);
+}
+
+// a[i] = a[i] op b[i], rounded to the dtype.
+static inline void check_combine(rung_dtype dtype, rungi_comm_op op, void *a, const void *b,
+                                 int64_t i)
+{
+    if (dtype == RUNG_I64) {
+        int64_t *x = (int64_t *)a + i, y = ((const int64_t *)b)[i];
+        *x = op == RUNGI_COMM_SUM   ? (int64_t)((uint64_t)*x + (uint64_t)y)
+             : op == RUNGI_COMM_MIN ? (*x < y ? *x : y)
+                                    : (*x > y ? *x : y);
+        return;
+    }
+    double x, y;
+    if (dtype == RUNG_F32) {
+        x = ((float *)a)[i];
+        y = ((const float *)b)[i];
+    } else if (dtype == RUNG_F64) {
+        x = ((double *)a)[i];
+        y = ((const double *)b)[i];
+    } else {
+        x = check_half(dtype, ((uint16_t *)a)[i]);
+        y = check_half(dtype, ((const uint16_t *)b)[i]);
+    }
+    double result = op == RUNGI_COMM_SUM ? x + y : op == RUNGI_COMM_MIN ? fmin(x, y) : fmax(x, y);
+    if (op == RUNGI_COMM_SUM && dtype != RUNG_F64)
+        result = (float)x + (float)y; // one rounding to float32
+    check_store(dtype, a, i, result);
+}
+
+// The loops of rungi_tree_add (src/train/shards.c): what sums must equal, bit for bit.
+static inline void *check_tree(rung_dtype dtype, rungi_comm_op op, int seed, int size,
+                               int64_t count)
+{
+    size_t bytes = (size_t)(count + 1) * 8;
+    char *all = malloc((size_t)size * bytes);
+    for (int r = 0; all && r < size; r++)
+        check_fill(dtype, all + (size_t)r * bytes, seed, r, count);
+    for (int stride = 1; all && stride < size; stride *= 2)
+        for (int r = 0; r + stride < size; r += 2 * stride)
+            for (int64_t i = 0; i < count; i++)
+                check_combine(dtype, op, all + (size_t)r * bytes,
+                              all + (size_t)(r + stride) * bytes, i);
+    return all;
+}
+
+#define CHECK_SAME(a, b, bytes, ...) \
+    RUNG_CHECK((bytes) == 0 || memcmp(a, b, bytes) == 0, RUNG_GATE, __VA_ARGS__)
+
+// All-reduce and reduce-scatter of one count.
+static inline rung_status check_reduce_one(rungi_comm *comm, void *data, rung_dtype dtype,
+                                           rungi_comm_op op, int64_t count)
+{
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm), seed = (int)(count + op);
+    size_t element = rung_dtype_size(dtype);
+    rungi_comm_part part = rungi_comm_part_of(count, size, rank);
+    char *expected = check_tree(dtype, op, seed, size, count);
+    RUNG_CHECK(expected, RUNG_NO_MEMORY, "no memory");
+    rung_status status = RUNG_OK;
+    check_fill(dtype, data, seed, rank, count);
+    RUNG_TRY_GOTO(done, rungi_comm_all_reduce(comm, data, count, dtype, op, "all-reduce"));
+    if (count && memcmp(data, expected, (size_t)count * element) != 0)
+        RUNG_TRY_GOTO(done,
+                      RUNG_FAIL(RUNG_GATE, "all-reduce of %lld %s, %s: other bits",
+                                (long long)count, rung_dtype_name(dtype), check_op_names[op]));
+    check_fill(dtype, data, seed, rank, count);
+    RUNG_TRY_GOTO(done, rungi_comm_reduce_scatter(comm, data, count, dtype, op, "scatter"));
+    if (part.count &&
+        memcmp((char *)data + (size_t)part.begin * element, expected + (size_t)part.begin * element,
+               (size_t)part.count * element) != 0)
+        RUNG_TRY_GOTO(done,
+                      RUNG_FAIL(RUNG_GATE, "reduce-scatter of %lld %s, %s: other bits",
+                                (long long)count, rung_dtype_name(dtype), check_op_names[op]));
+done:
+    free(expected);
+    return status;
+}
+
+// Sums, minima and maxima of all dtypes and many counts, in `data` of at least 8 * most bytes.
+static inline rung_status check_reduce(rungi_comm *comm, void *data, int64_t most)
+{
+    static const int64_t counts[] = {0, 1, 2, 15, 16, 17, 33, 100, 1000, 4097, 40001, 300007};
+    for (int d = 0; d < CHECK_DTYPES; d++)
+        for (int op = 0; op < 3; op++)
+            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+                if (counts[k] <= most)
+                    RUNG_TRY(check_reduce_one(comm, data, check_dtypes[d], (rungi_comm_op)op,
+                                              counts[k]));
+    return RUNG_OK;
+}
+
+// Broadcast from every root and all-gather, in `data` of at least `most` bytes.
+static inline rung_status check_moves(rungi_comm *comm, uint8_t *data, int64_t most)
+{
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm);
+    for (int root = 0; root < size; root++)
+        for (int64_t bytes = 0; bytes <= most; bytes = bytes * 7 + 1) {
+            for (int64_t i = 0; i < bytes; i++)
+                data[i] = rank == root ? (uint8_t)check_hash((uint64_t)(i + root)) : 0;
+            RUNG_TRY(rungi_comm_broadcast(comm, data, (uint64_t)bytes, root, "broadcast"));
+            for (int64_t i = 0; i < bytes; i++)
+                RUNG_CHECK(data[i] == (uint8_t)check_hash((uint64_t)(i + root)), RUNG_GATE,
+                           "broadcast of %lld bytes from %d: byte %lld", (long long)bytes, root,
+                           (long long)i);
+        }
+    for (int64_t count = 0; count <= most / 2; count = count * 3 + 5) {
+        rungi_comm_part part = rungi_comm_part_of(count, size, rank);
+        uint16_t *wide = (uint16_t *)data;
+        for (int64_t i = 0; i < count; i++)
+            wide[i] = i >= part.begin && i < part.begin + part.count ? (uint16_t)(i * 31) : 7;
+        RUNG_TRY(rungi_comm_all_gather(comm, data, count, RUNG_BF16, "all-gather"));
+        for (int64_t i = 0; i < count; i++)
+            RUNG_CHECK(wide[i] == (uint16_t)(i * 31), RUNG_GATE, "all-gather of %lld: element %lld",
+                       (long long)count, (long long)i);
+    }
+    return RUNG_OK;
+}
+
+// Objects of different sizes, `unit` bytes and more.
+static inline rung_status check_objects(rungi_comm *comm, uint64_t unit)
+{
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm);
+    uint64_t offsets[CHECK_RANKS + 1], bytes = (uint64_t)rank * unit;
+    uint8_t *mine = malloc(bytes + 1);
+    RUNG_CHECK(mine, RUNG_NO_MEMORY, "no memory");
+    memset(mine, 'a' + rank, bytes);
+    void *all = NULL;
+    rung_status status = rungi_comm_gather_objects(comm, mine, bytes, "objects", &all, offsets);
+    free(mine);
+    RUNG_TRY(status);
+    uint64_t at = 0;
+    for (int r = 0; r < size && status == RUNG_OK; r++) {
+        if (offsets[r] != at)
+            status = RUNG_FAIL(RUNG_GATE, "object of rank %d begins elsewhere", r);
+        for (uint64_t i = 0; i < (uint64_t)r * unit && status == RUNG_OK; i++, at++)
+            if (((uint8_t *)all)[at] != 'a' + r)
+                status =
+                    RUNG_FAIL(RUNG_GATE, "object of rank %d, byte %llu", r, (unsigned long long)i);
+    }
+    if (status == RUNG_OK && offsets[size] != at)
+        status = RUNG_FAIL(RUNG_GATE, "objects end elsewhere");
+    free(all);
+    return status;
+}
+
+// A ring: each rank sends to the next one. Even ranks send first, odd ones receive first.
+static inline rung_status check_ring(rungi_comm *comm, uint64_t bytes)
+{
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm);
+    if (size == 1)
+        return RUNG_OK;
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    uint8_t *out = malloc(bytes + 1), *in = calloc(bytes + 1, 1);
+    rung_status status = RUNG_OK;
+    if (!out || !in)
+        RUNG_TRY_GOTO(done, RUNG_FAIL(RUNG_NO_MEMORY, "no memory"));
+    for (int repeat = 0; repeat < 3; repeat++) {
+        for (uint64_t i = 0; i < bytes; i++)
+            out[i] = (uint8_t)check_hash(i + (uint64_t)rank * 1000003 + (uint64_t)repeat);
+        rungi_comm_call *call;
+        if (repeat == 2) { // all at once
+            RUNG_TRY_GOTO(done, rungi_comm_start_send(comm, out, bytes, next, "ring", &call));
+            RUNG_TRY_GOTO(done, rungi_comm_receive(comm, in, bytes, before, "ring"));
+            RUNG_TRY_GOTO(done, rungi_comm_finish(comm, &call, NULL));
+        } else if (rank % 2 == 0 && rank != size - 1) {
+            RUNG_TRY_GOTO(done, rungi_comm_send(comm, out, bytes, next, "ring"));
+            RUNG_TRY_GOTO(done, rungi_comm_receive(comm, in, bytes, before, "ring"));
+        } else {
+            RUNG_TRY_GOTO(done, rungi_comm_receive(comm, in, bytes, before, "ring"));
+            RUNG_TRY_GOTO(done, rungi_comm_send(comm, out, bytes, next, "ring"));
+        }
+        for (uint64_t i = 0; i < bytes; i++)
+            if (in[i] != (uint8_t)check_hash(i + (uint64_t)before * 1000003 + (uint64_t)repeat))
+                RUNG_TRY_GOTO(done, RUNG_FAIL(RUNG_GATE, "ring of %llu bytes: byte %llu",
+                                              (unsigned long long)bytes, (unsigned long long)i));
+    }
+done:
+    free(out);
+    free(in);
+    return status;
+}
+
+// Started calls of different sizes, finished in an order of each rank's own, with other calls in
+// between. data: 12 * each floats.
+static inline rung_status check_started(rungi_comm *comm, float *data, int64_t each, int seed)
+{
+    enum { CALLS = 12 };
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm);
+    rungi_comm_call *calls[CALLS];
+    float extra = (float)rank;
+    for (int k = 0; k < CALLS; k++) {
+        int64_t count = each - k * (each / CALLS);
+        check_fill(RUNG_F32, data + k * each, seed + k, rank, count);
+        RUNG_TRY(rungi_comm_start_all_reduce(comm, data + k * each, count, RUNG_F32, RUNGI_COMM_SUM,
+                                             "started", &calls[k]));
+        if (k == 5)
+            RUNG_TRY(rungi_comm_all_reduce(comm, &extra, 1, RUNG_F32, RUNGI_COMM_SUM, "between"));
+        RUNG_TRY(rungi_comm_progress(comm));
+    }
+    RUNG_CHECK(extra == (float)(size * (size - 1) / 2), RUNG_GATE, "the call in between");
+    uint64_t order = check_hash((uint64_t)(seed * 100 + rank));
+    for (int n = 0; n < CALLS; n++) {
+        int k = (int)(order % CALLS);
+        while (!calls[k])
+            k = (k + 1) % CALLS;
+        order = check_hash(order);
+        rungi_comm_times times;
+        RUNG_TRY(rungi_comm_finish(comm, &calls[k], &times));
+        int64_t count = each - k * (each / CALLS);
+        RUNG_CHECK(times.ended >= times.started && times.bytes == (uint64_t)count * 4, RUNG_GATE,
+                   "times of a started call");
+        float *expected = check_tree(RUNG_F32, RUNGI_COMM_SUM, seed + k, size, count);
+        bool same = expected && memcmp(data + k * each, expected, (size_t)count * 4) == 0;
+        free(expected);
+        RUNG_CHECK(same, RUNG_GATE, "started call %d of %lld: other bits", k, (long long)count);
+    }
+    return RUNG_OK;
+}
+
+// Everything, in plain memory and in memory of rungi_comm_alloc, `most` elements in all-reduces.
+static inline rung_status check_all(rungi_comm *comm, int64_t most)
+{
+    size_t bytes = (size_t)most * 8 < 12 * 3000 * 4 ? 12 * 3000 * 4 : (size_t)most * 8;
+    void *shared = NULL, *plain = malloc(bytes);
+    RUNG_CHECK(plain, RUNG_NO_MEMORY, "no memory");
+    rung_status status = RUNG_OK;
+    RUNG_TRY_GOTO(done, rungi_comm_alloc(comm, bytes, "memory", &shared));
+    for (size_t i = 0; i < bytes; i++)
+        if (((uint8_t *)shared)[i])
+            RUNG_TRY_GOTO(done, RUNG_FAIL(RUNG_GATE, "memory that is not zero"));
+    // Some ranks use one kind of memory, some the other.
+    void *kinds[] = {plain, shared, rungi_comm_rank(comm) % 2 ? plain : shared};
+    for (int k = 0; k < 3; k++) {
+        RUNG_TRY_GOTO(done, check_reduce(comm, kinds[k], most));
+        RUNG_TRY_GOTO(done, check_moves(comm, kinds[k], most * 2));
+        for (int seed = 0; seed < 10; seed++)
+            RUNG_TRY_GOTO(done, check_started(comm, kinds[k], seed < 8 ? 100 : 3000, seed));
+    }
+    for (uint64_t unit = 0; unit < (uint64_t)most; unit = unit * 9 + 1) {
+        RUNG_TRY_GOTO(done, check_objects(comm, unit));
+        RUNG_TRY_GOTO(done, check_ring(comm, unit));
+    }
+    for (int i = 0; i < 300; i++)
+        RUNG_TRY_GOTO(done, rungi_comm_barrier(comm, "barrier"));
+done:
+    if (status == RUNG_OK)
+        rungi_comm_free(comm, shared);
+    free(plain);
+    return status;
+}
+
+#endif

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+// Engines of several ranks against one engine that has all of each batch: cases C25, C26, C28.
+#include "testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "base/shard.h"
+#include "rung/nn.h"
+#include "rung/ops.h"
+#include "train/crew.h"
+#include "train/engine.h"
+
+#ifdef RUNG_OPENMP
+static const rung_kernels kernels = RUNG_KERNELS_OWN;
+#else
+static const rung_kernels kernels = RUNG_KERNELS_REFERENCE; // the build for ThreadSanitizer
+#endif
+
+enum { MOST = 16, CHANNELS = 3, SIDE = 6, PIXELS = CHANNELS * SIDE * SIDE, CLASSES = 4, RANKS = 8 };
+
+// What one rank has, or what the only one has.
+typedef struct world {
+    rung_device *device;
+    rung_graph *graph;
+    rung_state *state;
+    rungi_engine *engine;
+} world;
+
+// A batch of all ranks, and how it is run.
+typedef struct job {
+    rungi_engine_options options;
+    bool norm, dropout;
+    int steps;
+    int64_t counts[4]; // of the steps' batches
+    const float *image;
+    const int64_t *label;
+    int stop_rank; // that wants to stop; -1: none
+    // results, by rank
+    world *worlds;
+    double losses[RANKS][4];
+    int bad[RANKS];
+    bool stop[RANKS];
+    int64_t exchanges[RANKS];
+} job;
+
+static float images[MOST * PIXELS];
+static int64_t labels[MOST];
+
+static void make_data(void)
+{
+    rungi_random random = rungi_random_make(1, RUNGI_PURPOSE_TEST, 0, 0, 0);
+    for (int i = 0; i < MOST * PIXELS; i++)
+        images[i] = (float)rungi_random_normal(&random, (uint64_t)i);
+    for (int i = 0; i < MOST; i++)
+        labels[i] = i % 5 ? i % CLASSES : -100; // some do not count
+}
+
+static rung_status build(rung_context *context, const job *j, int rank, rungi_comm *comm, world *w)
+{
+    char name[16];
+    rungi_engine_options options = j->options;
+    snprintf(name, sizeof name, "cpu:%d", rank);
+    RUNG_TRY(rung_device_create(context, name, &(rung_device_options){.threads = 1}, &w->device));
+    RUNG_TRY(rung_graph_create(context, &w->graph));
+    rung_graph *g = w->graph;
+    rung_value x = rung_input(g, "image", RUNG_F32, RUNG_SHAPE(RUNG_BATCH, CHANNELS, SIDE, SIDE));
+    rung_value y = rung_input(g, "label", RUNG_I64, RUNG_SHAPE(RUNG_BATCH));
+    x = rung_conv2d(g, x, "conv1", .out = 8, .kernel = 3, .pad = 1);
+    if (j->norm)
+        x = rung_batch_norm(g, x, "bn1", 0);
+    x = rung_flatten(g, rung_relu(g, x), 1);
+    if (j->dropout)
+        x = rung_dropout(g, x, 0.5);
+    x = rung_linear(g, rung_relu(g, rung_linear(g, x, "fc1", .out = 16)), "fc2", .out = CLASSES);
+    rung_graph_output(g, "logits", x);
+    rung_graph_loss(g, rung_cross_entropy(g, x, y, 0));
+    RUNG_TRY(rung_state_create(g, w->device, &w->state));
+    RUNG_TRY(rung_state_init(w->state, 5));
+    options.kernels = kernels;
+    options.exchange.comm = comm;
+    if (!options.exchange.bucket_bytes)
+        options.exchange.bucket_bytes = 64;
+    return rungi_engine_create(g, w->state, &options, &w->engine);
+}
+
+static void drop(world *w)
+{
+    rungi_engine_destroy(&w->engine);
+    rung_state_destroy(&w->state);
+    rung_graph_destroy(&w->graph);
+    rung_device_destroy(&w->device);
+}
+
+// Trains the steps of a job with plain descent.
+static rung_status train(job *j, int rank, int ranks, world *w)
+{
+    int shards = j->options.exact ? j->options.shards : ranks, own = shards / ranks;
+    for (int k = 0; k < j->steps; k++) {
+        rungi_shard part = rungi_shards_of(j->counts[k], shards, rank * own, own);
+        const rungi_feed feeds[] = {{"image", j->image + part.begin * PIXELS},
+                                    {"label", j->label + part.begin}};
+        const rungi_batch_view view = {.count = part.count,
+                                       .global_count = j->counts[k],
+                                       .begin = part.begin,
+                                       .stop = rank == j->stop_rank,
+                                       .feeds = feeds,
+                                       .n_feeds = 2,
+                                       .seed = 1,
+                                       .step = (uint64_t)k};
+        RUNG_TRY(rungi_engine_train(w->engine, &view, &j->losses[rank][k]));
+        for (int64_t i = 0; i < w->state->flat_size; i++)
+            w->state->params[i] -= 0.1f * w->state->grads[i];
+    }
+    j->bad[rank] = rungi_engine_bad_rank(w->engine);
+    j->stop[rank] = rungi_engine_stop(w->engine);
+    if (rungi_engine_exchange(w->engine))
+        j->exchanges[rank] = rungi_exchange_count(rungi_engine_exchange(w->engine));
+    return RUNG_OK;
+}
+
+static rung_status run_member(void *arg, rungi_member *m)
+{
+    job *j = arg;
+    int ranks = rungi_comm_size(m->comm);
+    world *w = &j->worlds[m->index];
+    RUNG_TRY(build(m->context, j, m->index, m->comm, w));
+    return train(j, m->index, ranks, w);
+}
+
+static rung_status train_member(void *arg, rungi_member *m)
+{
+    job *j = arg;
+    return train(j, m->index, rungi_comm_size(m->comm), &j->worlds[m->index]);
+}
+
+// One world for each rank; dropped by the caller before the crew.
+static rungi_crew *run_ranks(rung_context *context, job *j, int ranks, world *worlds)
+{
+    rungi_crew *crew;
+    j->worlds = worlds;
+    assert_ok(rungi_crew_create(context, ranks, &(rungi_comm_options){.context = context}, &crew));
+    assert_ok(rungi_crew_run(crew, run_member, j));
+    return crew;
+}
+
+static void drop_ranks(rungi_crew *crew, world *worlds, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        drop(&worlds[r]);
+    rungi_crew_destroy(&crew);
+}
+
+static void run_alone(rung_context *context, job *j, world *w)
+{
+    assert_ok(build(context, j, 0, NULL, w));
+    assert_ok(train(j, 0, 1, w));
+}
+
+static void assert_same_state(const world *a, const world *b)
+{
+    assert_memory_equal(a->state->params, b->state->params,
+                        (size_t)a->state->flat_size * sizeof(float));
+    assert_memory_equal(a->state->buffers, b->state->buffers, (size_t)a->state->buffer_bytes);
+}
+
+// Under exact 1, 2 and 4 ranks give the same weights, running statistics and losses, bit for bit:
+// with batches that divide, that do not, and that leave ranks without a sample.
+static void ranks_do_not_show_under_exact(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    for (int variant = 0; variant < 4; variant++) {
+        job one = {.options = {.exact = true, .shards = 4, .fuse = variant & 1},
+                   .norm = true,
+                   .dropout = true,
+                   .steps = 4,
+                   .counts = {16, 13, 5, 3},
+                   .image = images,
+                   .label = labels,
+                   .stop_rank = -1};
+        one.options.exchange.overlap = variant & 2;
+        world alone = {0};
+        run_alone(context, &one, &alone);
+        for (int ranks = 2; ranks <= 4; ranks *= 2) {
+            world worlds[4] = {0};
+            job many = one;
+            rungi_crew *crew = run_ranks(context, &many, ranks, worlds);
+            for (int r = 0; r < ranks; r++) {
+                assert_same_state(&worlds[r], &alone);
+                assert_memory_equal(many.losses[r], one.losses[0], sizeof one.losses[0]);
+                assert_int_equal(many.bad[r], -1);
+            }
+            drop_ranks(crew, worlds, ranks);
+        }
+        drop(&alone);
+    }
+    rung_context_destroy(&context);
+}
+
+// In fast mode ranks equal one device to rounding, whatever divides (C25), with the mean over the
+// labels that count, not a mean of means (C26); overlap changes no bit; dropout is drawn by the
+// place in the whole batch.
+static void ranks_equal_one_device(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    job one = {.dropout = true,
+               .steps = 4,
+               .counts = {16, 9, 5, 2},
+               .image = images,
+               .label = labels,
+               .stop_rank = -1};
+    world alone = {0};
+    run_alone(context, &one, &alone);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        world plain[4] = {0}, overlapped[4] = {0};
+        job many = one;
+        rungi_crew *crew = run_ranks(context, &many, ranks, plain);
+        for (int k = 0; k < 4; k++)
+            assert_near(many.losses[0][k], one.losses[0][k], 1e-5);
+        for (int64_t i = 0; i < alone.state->flat_size; i++)
+            assert_near(plain[0].state->params[i], alone.state->params[i], 2e-6);
+        many = one;
+        many.options.exchange.overlap = true;
+        rungi_crew *second = run_ranks(context, &many, ranks, overlapped);
+        for (int r = 0; r < ranks; r++) {
+            assert_same_state(&plain[r], &plain[0]);
+            assert_same_state(&overlapped[r], &plain[0]);
+            assert_int_equal(many.exchanges[r],
+                             4 * rungi_exchange_buckets(rungi_engine_exchange(plain[0].engine)));
+        }
+        assert_true(rungi_exchange_buckets(rungi_engine_exchange(plain[0].engine)) > 2);
+        drop_ranks(second, overlapped, ranks);
+        drop_ranks(crew, plain, ranks);
+    }
+    drop(&alone);
+    rung_context_destroy(&context);
+}
+
+// 16-bit gradients: near the others', and the same on all ranks.
+static void compressed_gradients_are_near(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    static const rung_dtype dtypes[] = {RUNG_BF16, RUNG_F16};
+    job one = {.steps = 2, .counts = {16, 13}, .image = images, .label = labels, .stop_rank = -1};
+    world alone = {0};
+    run_alone(context, &one, &alone);
+    for (int d = 0; d < 2; d++) {
+        world worlds[2] = {0};
+        job many = one;
+        double moved = 0, error = 0;
+        many.options.exchange.compress = dtypes[d];
+        rungi_crew *crew = run_ranks(context, &many, 2, worlds);
+        assert_same_state(&worlds[0], &worlds[1]);
+        for (int64_t i = 0; i < alone.state->flat_size; i++) {
+            moved = fmax(moved, fabs(alone.state->grads[i]));
+            error = fmax(error, fabs(alone.state->grads[i] - worlds[0].state->grads[i]));
+        }
+        // Two roundings of 2^-9 (bf16) or 2^-12, of sums that are no larger than twice the result.
+        assert_true(error < moved * (d ? 0.002 : 0.016));
+        assert_true(error > 0);
+        drop_ranks(crew, worlds, 2);
+    }
+    drop(&alone);
+    rung_context_destroy(&context);
+}
+
+// Case C28: halves of a batch with means 0 and 10, running mean 0, momentum 0.1: 0.5 on all ranks.
+static void statistics_are_those_of_all_ranks(void **state)
+{
+    (void)state;
+    static float halves[MOST * PIXELS];
+    rung_context *context;
+    rung_state_entry weight, bias, mean;
+    rungi_crew *crew;
+    world worlds[2] = {0};
+    assert_ok(rung_context_create(NULL, &context));
+    job j = {.norm = true,
+             .steps = 1,
+             .counts = {MOST},
+             .image = halves,
+             .label = labels,
+             .worlds = worlds,
+             .stop_rank = -1};
+    assert_ok(rungi_crew_create(context, 2, &(rungi_comm_options){.context = context}, &crew));
+    // A convolution that gives the mean of the three channels: a picture of 10 becomes 10.
+    for (int i = 0; i < MOST * PIXELS; i++)
+        halves[i] = i < MOST / 2 * PIXELS ? 0 : 10;
+    j.steps = 0;
+    assert_ok(rungi_crew_run(crew, run_member, &j));
+    for (int r = 0; r < 2; r++) {
+        assert_true(rung_state_find(worlds[r].state, "conv1.weight", &weight));
+        assert_true(rung_state_find(worlds[r].state, "conv1.bias", &bias));
+        float *w = weight.data;
+        for (int i = 0; i < 8 * CHANNELS * 9; i++)
+            w[i] = i % 9 == 4 ? 1.0f / CHANNELS : 0;
+        memset(bias.data, 0, 8 * sizeof(float));
+    }
+    j.steps = 1;
+    assert_ok(rungi_crew_run(crew, train_member, &j));
+    for (int r = 0; r < 2; r++) {
+        assert_true(rung_state_find(worlds[r].state, "bn1.running_mean", &mean));
+        for (int c = 0; c < 8; c++)
+            assert_near(((float *)mean.data)[c], 0.5, 1e-6);
+    }
+    drop_ranks(crew, worlds, 2);
+    rung_context_destroy(&context);
+}
+
+// A NaN on one rank is known on all, with the rank; and so is the wish to stop.
+static void all_know_what_happens_to_one(void **state)
+{
+    (void)state;
+    static float spoiled[MOST * PIXELS];
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    memcpy(spoiled, images, sizeof spoiled);
+    spoiled[11 * PIXELS] = NAN; // of the third of four ranks
+    for (int overlap = 0; overlap < 2; overlap++) {
+        world worlds[4] = {0};
+        job j = {.steps = 1, .counts = {16}, .image = spoiled, .label = labels, .stop_rank = 3};
+        j.options.exchange.overlap = overlap;
+        rungi_crew *crew = run_ranks(context, &j, 4, worlds);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(j.bad[r], 2);
+            assert_true(j.stop[r]);
+            assert_true(isnan(j.losses[r][0]));
+        }
+        drop_ranks(crew, worlds, 4);
+    }
+    rung_context_destroy(&context);
+}
+
+// What is no part of a batch is refused, on all ranks, with the first cause.
+static void a_wrong_part_is_refused(void **state)
+{
+    (void)state;
+    rung_context *context;
+    rungi_crew *crew;
+    world worlds[2] = {0};
+    assert_ok(rung_context_create(NULL, &context));
+    job j = {.image = images, .label = labels, .stop_rank = -1, .worlds = worlds};
+    j.options = (rungi_engine_options){.exact = true, .shards = 1};
+    assert_ok(rungi_crew_create(context, 2, &(rungi_comm_options){.context = context}, &crew));
+    assert_fails(RUNG_CONFIG, "exact with 2 ranks: there must be 1, 2, 4, ... of them, at most",
+                 rungi_crew_run(crew, run_member, &j));
+    drop_ranks(crew, worlds, 2);
+    rung_context_destroy(&context);
+}
+
+int main(void)
+{
+    make_data();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_do_not_show_under_exact),
+        cmocka_unit_test(ranks_equal_one_device),
+        cmocka_unit_test(compressed_gradients_are_near),
+        cmocka_unit_test(statistics_are_those_of_all_ranks),
+        cmocka_unit_test(all_know_what_happens_to_one),
+        cmocka_unit_test(a_wrong_part_is_refused),
+    };
+    return RUN_TESTS(tests);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engines of several ranks tell each other in a step: divisors of losses before forward,
+// losses and batch statistics after it, and gradients, which become the sums over all ranks.
+//
+// Gradients lie in memory that all ranks of a machine see and are exchanged in buckets: ranges of
+// the flat buffer, which is in reverse order of use, so that backward completes them from the first
+// one on. With `overlap` a bucket is on its way while backward goes on (Li et al. 2020, PyTorch
+// Distributed, section 3.2.3); without, all go after it.
+#ifndef RUNGI_TRAIN_EXCHANGE_H
+#define RUNGI_TRAIN_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "graph/plan.h"
+#include "measure/timeline.h"
+
+typedef struct rungi_exchange rungi_exchange;
+
+typedef struct rungi_exchange_options {
+    rungi_comm *comm;         // borrowed
+    bool overlap;             // start each bucket when backward has completed it
+    int64_t bucket_bytes;     // a bucket is closed when it has as many
+    rung_dtype compress;      // f32: as they are; bf16, f16: rounded before they are sent
+    rungi_timeline *timeline; // borrowed; may be NULL
+} rungi_exchange_options;
+
+// Collective: gradients of the state move to memory that the ranks share, and go with it. The state
+// is borrowed and must outlive the exchange.
+rung_status rungi_exchange_create(rung_state *state, const rungi_exchange_options *options,
+                                  rungi_exchange **exchange_out);
+void rungi_exchange_destroy(rungi_exchange **exchange);
+
+int rungi_exchange_rank(const rungi_exchange *x);
+int rungi_exchange_ranks(const rungi_exchange *x);
+int rungi_exchange_buckets(const rungi_exchange *x);
+bool rungi_exchange_overlaps(const rungi_exchange *x);
+
+// values[count] become the sums over the ranks. `label` is for messages.
+rung_status rungi_exchange_sum(rungi_exchange *x, double *values, int64_t count, int64_t step,
+                               const char *label);
+// Each rank's number: all_out[ranks].
+rung_status rungi_exchange_numbers(rungi_exchange *x, double own, double *all_out, int64_t step,
+                                   const char *label);
+
+// Room for `bytes` of statistics of each of `shards` shards (a multiple of the ranks): of all
+// ranks, in order. Collective when it has to grow, with equal arguments.
+rung_status rungi_exchange_room(rungi_exchange *x, int shards, size_t bytes, char **room_out);
+// Each rank has filled the room of its shards: the rest is filled with that of the others.
+rung_status rungi_exchange_gather(rungi_exchange *x, int shards, size_t bytes, int64_t step);
+
+// For each bucket the step of a training plan after which its gradients are complete.
+// ready[rungi_exchange_buckets] rises.
+rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan, int *ready);
+
+// Starts the exchange of a bucket; carries started ones on, without waiting; starts those that were
+// not, and waits for all.
+rung_status rungi_exchange_start(rungi_exchange *x, int bucket);
+rung_status rungi_exchange_progress(rungi_exchange *x);
+rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step);
+
+// Exchanges of buckets since creation: one a bucket and step of the optimizer.
+int64_t rungi_exchange_count(const rungi_exchange *x);
+
+#endif

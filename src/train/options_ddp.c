@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of ddp.
+#include "train/options_tables.h"
+
+static const char *const compressions[] = {
+    [RUNG_F32] = "none",
+    [RUNG_F16] = "fp16",
+    [RUNG_BF16] = "bf16",
+    NULL,
+};
+
+const rungi_option rungi_ddp_options[] = {
+    {.key = "ddp.overlap",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_ddp_config, overlap),
+     .initial = "false",
+     .help = "Adds a bucket of gradients over the ranks as soon as backward has completed it, "
+             "while backward goes on; else all buckets after backward. Without effect where a rank "
+             "has several shards (exact), whose gradients are added first."},
+    {.key = "ddp.bucket_size",
+     .type = RUNGI_OPTION_BYTES,
+     RUNGI_AT(rungi_ddp_config, bucket_size),
+     .initial = "25MiB",
+     .range = "[1KiB, 1TiB]",
+     .help = "Gradients that are added over the ranks by one call."},
+    {.key = "ddp.compress",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_ddp_config, compress),
+     .initial = "none",
+     .choices = compressions,
+     .help = "Rounds gradients to 16 bits before they are added over the ranks. Not with exact."},
+    {.key = "ddp.timeout",
+     .type = RUNGI_OPTION_DURATION,
+     RUNGI_AT(rungi_ddp_config, timeout),
+     .initial = "60s",
+     .range = "[1ms, 365d]",
+     .help = "Time that a rank waits for the others in one call."},
+    {0},
+};

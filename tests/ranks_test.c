@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+// Runs of several ranks: cases C18, C19, C21, C24, C30, C32, C38, C42, C89.
+#include "training.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+#include "train/crew.h"
+#include "train/session.h"
+
+#ifdef RUNG_OPENMP
+#    define KERNELS "library"
+#else
+#    define KERNELS "reference" // the build for ThreadSanitizer
+#endif
+
+// 61 pictures in batches of 8: the last batch has 5, and validation 7 of 4 and 3.
+#define DATA                                                   \
+    "device: {threads: 1}\n"                                   \
+    "plan: {kernels: " KERNELS "}\n"                           \
+    "data:\n"                                                  \
+    "  source: synthetic\n"                                    \
+    "  batch_size: 8\n"                                        \
+    "  random_flip: 0.5\n"                                     \
+    "  random_crop: {padding: 1}\n"                            \
+    "  synthetic: {shape: [1, 8, 8], count: 61, classes: 4}\n" \
+    "model: {name: fashion_cnn}\n"                             \
+    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
+    "schedule: {name: cosine}\n"                               \
+    "train: {epochs: 2, max_grad_norm: 1}\n"
+
+typedef struct seen {
+    rung_trainer *trainer;
+    int64_t stop_at; // 0: not
+    int64_t evaluated, correct, seen_once, seen_again, steps;
+    double loss, val_loss;
+    double losses[64];
+} seen;
+
+static void note(void *user, const rung_train_event *e)
+{
+    seen *s = user;
+    if (e->kind == RUNG_EVENT_EVAL) {
+        s->evaluated = e->evaluated;
+        s->correct = e->correct;
+        s->val_loss = e->loss;
+    }
+    if (e->kind == RUNG_EVENT_EPOCH) {
+        s->seen_once = e->seen_once;
+        s->seen_again = e->seen_again;
+    }
+    if (e->kind == RUNG_EVENT_STEP) {
+        s->losses[e->step] = e->loss;
+        s->steps = e->step;
+        if (s->stop_at && e->step >= s->stop_at)
+            rung_trainer_stop(s->trainer);
+    }
+}
+
+static rung_status train(rung_context *context, const char *yaml, const char *const *overrides,
+                         const char *run, seen *s)
+{
+    rung_config *config = training_config(context, yaml, overrides);
+    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
+    if (status == RUNG_OK)
+        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
+    rung_trainer_destroy(&s->trainer);
+    rung_config_destroy(&config);
+    return status;
+}
+
+// Under exact the number of ranks and of workers does not show: same bits of weights and optimizer
+// state, same losses, each sample trained on once an epoch and validated once.
+static void exact_runs_are_the_same(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen first = {0};
+    const char *one[] = {"exact=true", "train.log_every=1", NULL};
+    assert_ok(train(context, DATA, one, test_path(folder, "one"), &first));
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        char count[32];
+        seen s = {0};
+        snprintf(count, sizeof count, "train.ranks=%d", ranks);
+        const char *many[] = {"exact=true",         "train.log_every=1", count,
+                              "data.num_workers=1", "ddp.overlap=true",  NULL};
+        assert_ok(train(context, DATA, many, test_path(folder, count), &s));
+        assert_same_bits(test_path(folder, "one"), test_path(folder, count));
+        assert_int_equal(s.steps, 16);
+        assert_memory_equal(s.losses, first.losses, sizeof s.losses);
+        assert_int_equal(s.evaluated, 7);
+        assert_int_equal(s.correct, first.correct);
+        assert_memory_equal(&s.val_loss, &first.val_loss, sizeof s.val_loss);
+        assert_int_equal(s.seen_once, 61);
+        assert_int_equal(s.seen_again, 0);
+    }
+    rung_context_destroy(&context);
+}
+
+// A run begun with two ranks, stopped, gone on with by four, stopped, and ended by one.
+static void another_number_of_ranks_goes_on(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *run = test_path(folder, "parts");
+    const char *two[] = {"exact=true", "train.log_every=1", "train.ranks=2", NULL};
+    seen s = {.stop_at = 5};
+    assert_fails(RUNG_CANCELLED, "stopped after step", train(context, DATA, two, run, &s));
+    assert_true(s.steps >= 5 && s.steps < 8);
+    const char *four[] = {"train.ranks=4"};
+    bool finished;
+    s = (seen){.stop_at = 10};
+    assert_ok(rung_trainer_resume(context, run, four, 1, &finished, &s.trainer));
+    assert_fails(RUNG_CANCELLED, "stopped after step",
+                 rung_trainer_fit(s.trainer, &(rung_observer){&s, note}));
+    rung_trainer_destroy(&s.trainer);
+    const char *last[] = {"train.ranks=1"};
+    assert_ok(rung_trainer_resume(context, run, last, 1, &finished, &s.trainer));
+    assert_ok(rung_trainer_fit(s.trainer, NULL));
+    rung_trainer_destroy(&s.trainer);
+    const char *whole[] = {"exact=true", "train.log_every=1", NULL};
+    s = (seen){0};
+    assert_ok(train(context, DATA, whole, test_path(folder, "whole"), &s));
+    assert_same_bits(test_path(folder, "whole"), run);
+    assert_string_equal(log.text, "");
+    rung_context_destroy(&context);
+}
+
+// Without exact: the same bits for the same layout; losses near those of one rank at every step,
+// however the global batch is said (C89); validation of all samples, each once (C19).
+static void fast_runs_agree(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen one = {0};
+    const char *alone[] = {"train.log_every=1", NULL};
+    assert_ok(train(context, DATA, alone, NULL, &one));
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        char count[32], again[40];
+        seen s = {0}, t = {0};
+        snprintf(count, sizeof count, "train.ranks=%d", ranks);
+        snprintf(again, sizeof again, "again%d", ranks);
+        const char *many[] = {"train.log_every=1", count, NULL};
+        assert_ok(train(context, DATA, many, test_path(folder, count), &s));
+        assert_ok(train(context, DATA, many, test_path(folder, again), &t));
+        assert_same_bits(test_path(folder, count), test_path(folder, again));
+        for (int k = 1; k <= 16; k++)
+            assert_near(s.losses[k], one.losses[k], 1e-4);
+        assert_int_equal(s.evaluated, 7);
+        assert_int_equal(s.seen_once, 61);
+    }
+    rung_context_destroy(&context);
+}
+
+static void a_batch_of_each_device(void **state)
+{
+    (void)state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    static const char yaml[] = "device: {threads: 1}\n"
+                               "plan: {kernels: " KERNELS "}\n"
+                               "data: {source: synthetic, batch_per_device: 4,"
+                               " synthetic: {shape: [1, 8, 8], count: 64, classes: 4}}\n"
+                               "model: {name: mlp, hidden: [8]}\n"
+                               "train: {steps: 2, ranks: 2, eval_every: never}\n";
+    rung_config *config = training_config(context, yaml, NULL);
+    rung_trainer *trainer;
+    char *banner;
+    assert_ok(rung_trainer_create(context, config, NULL, &trainer));
+    assert_ok(rung_trainer_banner(trainer, &banner));
+    assert_non_null(strstr(banner, "batch      8 samples = 2 ranks x 4; the learning rate is not "
+                                   "scaled by it"));
+    assert_non_null(strstr(banner, "8 steps an epoch"));
+    assert_non_null(strstr(banner, "cpu:0 to cpu:1"));
+    free(banner);
+    rung_trainer_destroy(&trainer);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
+// ---- what cannot be ---------------------------------------------------------------------------
+
+static void refuse(const char *expected, const char *const *overrides)
+{
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen s = {0};
+    assert_fails(RUNG_CONFIG, expected, train(context, DATA, overrides, NULL, &s));
+    rung_context_destroy(&context);
+}
+
+static void wrong_ranks_are_refused(void **state)
+{
+    (void)state;
+    refuse("is single, but train.ranks is 2",
+           (const char *[]){"train.ranks=2", "train.strategy=single", NULL});
+    refuse("names 3 devices for 2 ranks",
+           (const char *[]){"train.ranks=2", "device.list=[cpu:0, cpu:1, cpu:2]", NULL});
+    refuse("must be 1, 2, 4, ... under exact",
+           (const char *[]){"train.ranks=3", "exact=true", NULL});
+    refuse("at most train.shards, which is 4, not 8",
+           (const char *[]){"train.ranks=8", "exact=true", NULL});
+    refuse("set one of them", (const char *[]){"data.batch_per_device=4", NULL});
+    refuse("cannot be combined with exact",
+           (const char *[]){"ddp.compress=bf16", "exact=true", NULL});
+}
+
+// What a rank of another configuration does; case C21.
+static rung_status open_with_another(void *arg, rungi_member *m)
+{
+    const char *const *overrides = arg;
+    rung_config *config = NULL;
+    rungi_session *s = NULL;
+    static const char yaml[] = DATA;
+    rung_status status = rung_config_create(m->context, &config);
+    if (status == RUNG_OK)
+        status = rung_config_load_text(config, "test", yaml, strlen(yaml));
+    if (status == RUNG_OK && m->index)
+        status = rung_config_override(config, overrides[0]);
+    if (status == RUNG_OK)
+        status = rungi_session_create(
+            m->context, config,
+            &(rungi_session_options){.parts = RUNGI_SESSION_ALL, .comm = m->comm}, &s);
+    rungi_session_destroy(&s);
+    rung_config_destroy(&config);
+    return status;
+}
+
+static void ranks_must_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *override, *expected;
+    } cases[] = {
+        {"seed=5", "the seed is 0 on rank 0, but 5 on rank 1"},
+        {"data.batch_size=16", "data.batch_size is 8 on rank 0, but 16 on rank 1"},
+        {"data.synthetic.count=60",
+         "the number of training samples is 61 on rank 0, but 60 on rank 1"},
+        {"model.name=mlp", "the network is fashion_cnn, "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        training_log log;
+        rung_context *context = training_context(&log);
+        rungi_crew *crew;
+        const char *overrides[] = {cases[i].override};
+        assert_ok(rungi_crew_create(context, 2, &(rungi_comm_options){.context = context}, &crew));
+        assert_fails(RUNG_CONFIG, cases[i].expected,
+                     rungi_crew_run(crew, open_with_another, overrides));
+        rungi_crew_destroy(&crew);
+        rung_context_destroy(&context);
+    }
+}
+
+// ---- failures ---------------------------------------------------------------------------------
+
+static void write_picture(const char *path, int grey)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fprintf(file, "P5 8 8 255\n");
+    for (int i = 0; i < 64; i++)
+        putc(grey + i, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+// One rank cannot read its sample: the run ends on all, and the message has the file and the rank.
+static void a_failing_rank_ends_all(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    char data[512];
+    seen s = {0};
+    assert_int_equal(mkdir(test_path(folder, "pictures"), 0777), 0);
+    for (int c = 0; c < 2; c++) {
+        char name[64];
+        snprintf(name, sizeof name, "pictures/c%d", c);
+        assert_int_equal(mkdir(test_path(folder, name), 0777), 0);
+        for (int i = 0; i < 8; i++) {
+            snprintf(name, sizeof name, "pictures/c%d/%d.pgm", c, i);
+            write_picture(test_path(folder, name), 16 * i + c);
+        }
+    }
+    FILE *cut = fopen(test_path(folder, "pictures/c1/7.pgm"), "wb"); // the last sample: of rank 1
+    assert_non_null(cut);
+    fprintf(cut, "P5 8 8 255\nxyz");
+    assert_int_equal(fclose(cut), 0);
+    snprintf(data, sizeof data,
+             "device: {threads: 1}\n"
+             "plan: {kernels: " KERNELS "}\n"
+             "data: {format: image_folder, path: %s, channels: 1, center_crop: [8], batch_size: 8,"
+             " shuffle: false,"
+             " val: {path: %s}}\n"
+             "model: {name: mlp, hidden: [8]}\n"
+             "train: {steps: 4, ranks: 2, eval_every: never}\n",
+             test_path(folder, "pictures"), test_path(folder, "pictures"));
+    assert_int_not_equal(train(context, data, NULL, test_path(folder, "failing"), &s), RUNG_OK);
+    const char *message = rung_error_last()->message;
+    if (!strstr(message, "rank 1: ") || !strstr(message, "c1/7.pgm"))
+        fail_msg("%s", message);
+    rung_context_destroy(&context);
+}
+
+// A loss that is not finite: the run stops on all ranks, and says which was the first.
+static void a_diverging_run_names_its_rank(void **state)
+{
+    (void)state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen s = {0};
+    const char *overrides[] = {"train.ranks=2", "optim.lr=1e30", "schedule.name=constant",
+                               "train.max_grad_norm=none", NULL};
+    assert_fails(RUNG_DIVERGED, "step ", train(context, DATA, overrides, NULL, &s));
+    rung_context_destroy(&context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(exact_runs_are_the_same),
+        IN_FOLDER(another_number_of_ranks_goes_on),
+        IN_FOLDER(fast_runs_agree),
+        cmocka_unit_test(a_batch_of_each_device),
+        cmocka_unit_test(wrong_ranks_are_refused),
+        cmocka_unit_test(ranks_must_agree),
+        IN_FOLDER(a_failing_rank_ends_all),
+        cmocka_unit_test(a_diverging_run_names_its_rank),
+    };
+    return RUN_TESTS(tests);
+}
