@@ -34,6 +34,8 @@ static const rungi_case cases[] = {
     {"no bias", {RUNGI_IN(6, 33), RUNGI_IN(17, 33)}, 2, NULL, 5e-6},
     {"rank 3", {RUNGI_IN(2, 3, 8), RUNGI_IN(4, 8), RUNGI_IN(4)}, 3, NULL, 5e-6},
     {"64 rows", {RUNGI_IN(64, 100), RUNGI_IN(10, 100), RUNGI_IN(10)}, 3, NULL, 1e-5},
+    {"odd sizes", {RUNGI_IN(77, 301), RUNGI_IN(53, 301), RUNGI_IN(53)}, 3, NULL, 1e-5},
+    {"several blocks", {RUNGI_IN(270, 262), RUNGI_IN(130, 262), RUNGI_IN(130)}, 3, NULL, 1e-5},
     {.name = "cnn fc1",
      .in = {RUNGI_IN(64, 6400), RUNGI_IN(512, 6400), RUNGI_IN(512)},
      .n_in = 3,

@@ -16,6 +16,8 @@ void rungi_linear_sum_rows(const float *gy, float *gb, int64_t rows, int64_t n);
 
 extern const rungi_kernel rungi_linear_forward_rows, rungi_linear_weight_rows,
     rungi_linear_data_rows;
+extern const rungi_kernel rungi_linear_forward_packed, rungi_linear_weight_packed,
+    rungi_linear_data_packed;
 extern const rungi_kernel rungi_linear_forward_onednn, rungi_linear_weight_onednn,
     rungi_linear_data_onednn;
 extern const rungi_kernel *const rungi_linear_forward_cpu[];
