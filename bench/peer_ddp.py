@@ -7,24 +7,15 @@ Usage: peer_ddp.py MODEL BATCH RANKS VARIANT    variants: eager, channels_last; 
 Rank 0 prints "ready DESCRIPTION" and answers lines of stdin as bench/step.c does.
 """
 import gc
-import os
-import socket
-import subprocess
 import sys
 import time
 
 import torch
-import torch.distributed as dist
 import torch_models
+from gloo_pair import join, tell_others
 from peer_models import MODELS
 
 WARMUP = 3
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_step(name, batch, variant, rank, ranks):
@@ -59,13 +50,6 @@ def run(step, count):
     return times
 
 
-def tell_others(count):
-    """Rank 0 says how many steps come next; 0 ends."""
-    number = torch.tensor([count])
-    dist.broadcast(number, 0)
-    return int(number)
-
-
 def serve(step):
     for line in sys.stdin:
         words = line.split()
@@ -77,16 +61,7 @@ def serve(step):
 
 def main():
     name, batch, ranks, variant = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    rank = int(os.environ.get("RANK", "0"))
-    if rank == 0 and "MASTER_PORT" not in os.environ:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RANK="0", WORLD_SIZE=str(ranks))
-        for other in range(1, ranks):
-            subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, RANK=str(other)),
-                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    torch.set_num_threads(1)
-    core = sorted(os.sched_getaffinity(0))[rank]
-    os.sched_setaffinity(0, {core})
-    dist.init_process_group("gloo")
+    rank = join(ranks)
     step = make_step(name, batch, variant, rank, ranks)
     run(step, WARMUP)
     gc.collect()

@@ -63,6 +63,62 @@ def ddp2_scaling(smoke, tell):
     }, "1 rank, 2 threads", "2 ranks, 1 thread", steps.Quick(smoke), 1.5, tell)
 
 
+SMALL, LARGE = 4 << 10, 64 << 20
+CALLS = 1000  # of a step of ours on few bytes: a call takes less than a look at the clock is worth
+
+
+def per_call(result, calls):
+    """Times of a call, from those of steps of `calls` calls of ours beside one call of the peer."""
+    result["ours_values"] = [ms / calls for ms in result["ours_values"]]
+    result["ratios"] = [ratio * calls for ratio in result["ratios"]]
+    return result
+
+
+def beside_gloo(name, kind, size, calls, smoke, tell):
+    need_cores()
+    workers.need_programs()
+    workers.need_torch()
+    tell(f"{name}: {size} bytes, {calls} calls a step of ours, one of Gloo's")
+    return per_call(compare(name, {
+        f"rung, {kind}": lambda: workers.allreduce(kind, size, calls),
+        "Gloo, processes": lambda: workers.peer_allreduce(size),
+    }, "Gloo, processes", f"rung, {kind}", steps.Quick(smoke), 0.7, tell), calls)
+
+
+def allreduce_4k(smoke, tell):
+    """ratio: time of an all-reduce of 4 KB over Gloo, two processes, over ours, two threads."""
+    return beside_gloo("allreduce_4k", "threads", SMALL, CALLS, smoke, tell)
+
+
+def allreduce_64m(smoke, tell):
+    """ratio: the same of 64 MB."""
+    return beside_gloo("allreduce_64m", "threads", LARGE, 1, smoke, tell)
+
+
+def allreduce_4k_processes(smoke, tell):
+    """ratio: the same of 4 KB, ours with two processes that share memory."""
+    return beside_gloo("allreduce_4k_processes", "processes", SMALL, CALLS, smoke, tell)
+
+
+def allreduce_64m_processes(smoke, tell):
+    """ratio: the same of 64 MB."""
+    return beside_gloo("allreduce_64m_processes", "processes", LARGE, 1, smoke, tell)
+
+
+def allreduce_mpi(smoke, tell):
+    """ratio: time of MPI_Allreduce over ours, between processes that exchange by messages of MPI; the
+    smaller of two sizes."""
+    need_cores()
+    workers.need_programs()
+    found = {}
+    for size, calls in ((SMALL, 100), (4 << 20, 1)):
+        found[size] = compare(f"allreduce_mpi of {size} bytes", {
+            "rung, by messages": lambda size=size, calls=calls: workers.allreduce("between", size, calls),
+            "MPI_Allreduce": lambda size=size, calls=calls: workers.allreduce("library", size, calls),
+        }, "MPI_Allreduce", "rung, by messages", steps.Quick(smoke), 0.7, tell)
+    return min(found.values(), key=lambda result: statistics.median(result["ratios"]))
+
+
 def exact(smoke, tell):
     """ratio: step time of the fast mode over that of exact, two threads each."""
     need_cores()

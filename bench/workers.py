@@ -3,6 +3,7 @@
 import atexit
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -152,6 +153,23 @@ def peer_ddp(model, batch, ranks, variant):
     env.update(OMP_NUM_THREADS="1")
     return Worker("PyTorch", [TORCH, os.path.join(HERE, "peer_ddp.py"), model, str(batch), str(ranks), variant],
                   env, 120.0)
+
+
+def allreduce(kind, size, calls):
+    """Ours, two ranks: "threads", "processes", "between" (by messages of MPI), or MPI's own, "library".
+    A step is `calls` calls."""
+    command = [os.path.join(PROGRAMS, "allreduce"), kind, str(size), str(calls)]
+    if kind != "threads":
+        if not shutil.which("mpirun"):
+            raise Failed("there is no mpirun")
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        command = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", "2", *command]
+    return Worker("rung", command, environment(bind=False))
+
+
+def peer_allreduce(size):
+    return Worker("PyTorch", [TORCH, os.path.join(HERE, "peer_allreduce.py"), str(size)],
+                  dict(environment(peer=True, bind=False), OMP_NUM_THREADS="1"), 120.0)
 
 
 def need_torch():

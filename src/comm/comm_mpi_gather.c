@@ -71,11 +71,10 @@ static rung_status post_sizes(rungi_comm *comm, rungi_comm_call *call)
     const rungi_mpi_process *p = process_of(comm);
     RUNG_TRY(rungi_mpi_check_headers(comm, call, call->what.kind != RUNGI_COMM_GATHER));
     // Objects of this machine lie one after the other, in the order of its ranks.
-    uint64_t *own = b->sizes + sizes_at(comm, p->node), total = 0;
+    uint64_t *own = b->sizes + sizes_at(comm, p->node);
     for (int i = 0; i < p->local; i++) {
         int next = i + 1 < p->local ? p->local_ranks[i + 1] : p->local_ranks[i] + 1;
         own[i] = b->offsets[next] - b->offsets[p->local_ranks[i]];
-        total += own[i];
     }
     for (int n = 0; n < p->nodes; n++) {
         int rank = rungi_mpi_leader(comm, n);
