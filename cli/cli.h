@@ -76,6 +76,19 @@ rung_status cli_load_config(rung_context *context, const cli_arguments *argument
 // The path of this program, to start it again. Errors: RUNG_IO.
 rung_status cli_own_path(char *out, size_t size);
 
+// A line on a terminal's standard output that says what is going on, and is overwritten.
+typedef struct cli_line {
+    bool terminal;
+    bool shown;
+} cli_line;
+
+cli_line cli_line_init(bool quiet);
+// Before anything else is printed, and at the end.
+void cli_line_clear(cli_line *line);
+// Shows a text in it; nothing where standard output is no terminal. `line` is a cli_line: this fits
+// as a progress callback.
+void cli_line_show(void *line, const char *text);
+
 // rung train --procs: starts the ranks as processes and waits for them; when one dies, again, as
 // often as --max-restarts says. *status_out: the exit status of the last job.
 rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int *status_out);

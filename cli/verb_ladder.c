@@ -8,26 +8,14 @@
 #include "rung/ladder.h"
 
 typedef struct display {
-    bool terminal, quiet;
-    bool shown; // a line that will be redrawn
+    cli_line line;
+    bool quiet;
 } display;
-
-static void clear_line(display *d)
-{
-    if (d->shown)
-        fputs("\r\033[K", stdout);
-    d->shown = false;
-}
 
 static void on_progress(void *user, const char *line)
 {
     display *d = user;
-    if (!d->terminal || d->quiet)
-        return;
-    clear_line(d);
-    fputs(line, stdout);
-    fflush(stdout);
-    d->shown = true;
+    cli_line_show(&d->line, line);
 }
 
 static void print_memory(uint64_t bytes)
@@ -40,7 +28,7 @@ static void on_rung(void *user, const rung_rung *r)
     display *d = user;
     if (d->quiet)
         return;
-    clear_line(d);
+    cli_line_clear(&d->line);
     printf("%-14s %-8s", r->name, r->effect);
     if (r->measured) {
         printf(" %9.2f %9.0f %6.2fx %6.2fx %5.2f-%-5.2f %5.1f%%", r->step_ms, r->samples_per_s,
@@ -61,7 +49,7 @@ static void on_rung(void *user, const rung_rung *r)
 static void on_notice(void *user, const char *line)
 {
     display *d = user;
-    clear_line(d);
+    cli_line_clear(&d->line);
     printf("note: %s\n", line);
     fflush(stdout);
 }
@@ -115,7 +103,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     static rung_ladder_result result;
     char chosen[4096], program[4096];
     const char *folder = cli_value(arguments, "--run");
-    display d = {.terminal = isatty(1), .quiet = arguments->quiet};
+    display d = {cli_line_init(arguments->quiet), arguments->quiet};
     rung_ladder_observer observer = {&d, on_progress, on_notice, on_rung};
     if (!folder) {
         choose_run(chosen, sizeof chosen);
@@ -131,7 +119,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
             print_head();
         status = rung_ladder_run(context, config,
                                  &(rung_ladder_options){program, folder, &observer}, &result);
-        clear_line(&d);
+        cli_line_clear(&d.line);
         if (status == RUNG_OK || status == RUNG_GATE)
             print_end(&result, folder, arguments->words[0]);
     }

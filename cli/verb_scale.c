@@ -2,33 +2,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 #include "rung/scale.h"
-
-typedef struct display {
-    bool terminal;
-    bool shown; // a line that will be redrawn
-} display;
-
-static void clear_line(display *d)
-{
-    if (d->shown)
-        fputs("\r\033[K", stdout);
-    d->shown = false;
-}
-
-static void on_progress(void *user, const char *line)
-{
-    display *d = user;
-    if (!d->terminal)
-        return;
-    clear_line(d);
-    fputs(line, stdout);
-    fflush(stdout);
-    d->shown = true;
-}
 
 // "1,2,4" into numbers.
 static rung_status read_devices(const char *text, int *devices, int *count_out)
@@ -106,12 +82,12 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     char program[4096];
     int devices[RUNG_SCALE_DEVICES];
     const char *list = cli_value(arguments, "--devices");
-    display d = {.terminal = isatty(1) && !arguments->quiet};
+    cli_line line = cli_line_init(arguments->quiet);
     rung_scale_options o = {.program = program,
                             .run = cli_value(arguments, "--run"),
                             .devices = devices,
-                            .user = &d,
-                            .progress = on_progress};
+                            .user = &line,
+                            .progress = cli_line_show};
     rung_status status = read_devices(list ? list : "1,2,4", devices, &o.n_devices);
     if (status == RUNG_OK)
         status = read_count(arguments, "--steps", &o.steps);
@@ -123,7 +99,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
         status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)
         status = rung_scale_run(context, config, &o, &result);
-    clear_line(&d);
+    cli_line_clear(&line);
     if (status == RUNG_OK)
         print_result(&result);
     if (status == RUNG_OK && o.run)
