@@ -205,7 +205,5 @@ rung_status rungi_direct_create(const rungi_query *q, const rungi_operand *x,
     plan_blocks(p);
     rungi_wino_space space = {0};
     rungi_direct_space_of(p, &space);
-    setup->state = p;
-    setup->workspace = space.used;
-    return RUNG_OK;
+    return rungi_wino_created(setup, p, &space);
 }

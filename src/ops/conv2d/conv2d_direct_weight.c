@@ -244,9 +244,7 @@ static rung_status create(const rungi_query *q, rungi_setup *setup)
     plan_parts(p);
     rungi_wino_space space = {0};
     take_space(p, &space);
-    setup->state = p;
-    setup->workspace = space.used;
-    return RUNG_OK;
+    return rungi_wino_created(setup, p, &space);
 }
 
 static rung_status run(const rungi_call *c)

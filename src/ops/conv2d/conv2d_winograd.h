@@ -172,6 +172,15 @@ static inline float *rungi_wino_take(rungi_wino_space *space, int64_t floats)
     return piece;
 }
 
+// The end of a kernel's `create`: hands over its state and asks for the workspace that was counted.
+static inline rung_status rungi_wino_created(rungi_setup *setup, void *state,
+                                             const rungi_wino_space *space)
+{
+    setup->state = state;
+    setup->workspace = space->used;
+    return RUNG_OK;
+}
+
 extern const rungi_kernel rungi_conv2d_forward_winograd, rungi_conv2d_data_winograd,
     rungi_conv2d_weight_winograd;
 

@@ -11,6 +11,9 @@ typedef struct rungi_linear_sizes {
 
 rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q);
 
+// Are all fused operators of the family of ops/unary.h, and can they so be applied to y?
+bool rungi_linear_can_fuse(const rungi_query *q, rungi_reason *why);
+
 // gb = the sum of the rows of gy.
 void rungi_linear_sum_rows(const float *gy, float *gb, int64_t rows, int64_t n);
 

@@ -13,14 +13,19 @@ rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q)
     return (rungi_linear_sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
-// ---- OpenBLAS ---------------------------------------------------------------------------------
-
-static bool blas_can_run(const rungi_query *q, rungi_reason *why)
+bool rungi_linear_can_fuse(const rungi_query *q, rungi_reason *why)
 {
     for (int i = 0; i < q->n_fused; i++)
         if (!rungi_unary_find(q->fused[i].op))
             return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return rungi_f32_only(q, why);
+    return true;
+}
+
+// ---- OpenBLAS ---------------------------------------------------------------------------------
+
+static bool blas_can_run(const rungi_query *q, rungi_reason *why)
+{
+    return rungi_linear_can_fuse(q, why) && rungi_f32_only(q, why);
 }
 
 // Adds the bias and applies what is fused, row by row while it is cached.

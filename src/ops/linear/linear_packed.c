@@ -122,9 +122,7 @@ static rung_status create(const rungi_query *q, rungi_setup *setup)
     p->width = parts_of(COLUMNS, p->loops->lanes) * p->loops->lanes;
     rungi_wino_space space = {0};
     take_space(p, q->pass == RUNGI_FORWARD, &space);
-    setup->state = p;
-    setup->workspace = space.used;
-    return RUNG_OK;
+    return rungi_wino_created(setup, p, &space);
 }
 
 // ---- forward ----------------------------------------------------------------------------------
@@ -371,10 +369,7 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
 
 static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
-    for (int i = 0; i < q->n_fused; i++)
-        if (!rungi_unary_find(q->fused[i].op))
-            return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return can_run(q, why);
+    return rungi_linear_can_fuse(q, why) && can_run(q, why);
 }
 
 static bool weight_can_run(const rungi_query *q, rungi_reason *why)

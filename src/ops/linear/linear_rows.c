@@ -24,10 +24,7 @@ static bool few_rows(const rungi_query *q, rungi_reason *why)
 
 static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
-    for (int i = 0; i < q->n_fused; i++)
-        if (!rungi_unary_find(q->fused[i].op))
-            return rungi_refuse(why, "cannot apply %s", q->fused[i].op->name);
-    return few_rows(q, why);
+    return rungi_linear_can_fuse(q, why) && few_rows(q, why);
 }
 
 // Where it can run it is the fastest.
