@@ -368,7 +368,6 @@ static rung_status begin(rungi_comm *comm, rungi_comm_call *call)
             return RUNG_OK;
         l->holder = call;
     }
-    rungi_mpi_listen(comm);
     return between_create(comm, call);
 }
 

@@ -159,10 +159,7 @@ void rungi_mpi_listen(rungi_comm *comm)
     MPI_Status from;
     rung_error error;
     lock(p);
-    for (int i = 0; i < 2 && !there; i++) // the first one may only move what has come
-        if (MPI_Iprobe(MPI_ANY_SOURCE, 0, p->failures, &there, &from) != MPI_SUCCESS)
-            there = 0;
-    if (there)
+    if (MPI_Iprobe(MPI_ANY_SOURCE, 0, p->failures, &there, &from) == MPI_SUCCESS && there)
         there = MPI_Recv(&error, (int)sizeof error, MPI_BYTE, from.MPI_SOURCE, 0, p->failures,
                          MPI_STATUS_IGNORE) == MPI_SUCCESS;
     unlock(p);
