@@ -109,15 +109,6 @@ static void choose_run(char *out, size_t size)
     }
 }
 
-static rung_status own_path(char *out, size_t size)
-{
-    ssize_t length = readlink("/proc/self/exe", out, size - 1);
-    if (length < 0)
-        return rung_error_set(RUNG_IO, "the path of this program is not known");
-    out[length] = 0;
-    return RUNG_OK;
-}
-
 static rung_status run(rung_context *context, const cli_arguments *arguments)
 {
     rung_config *config = NULL;
@@ -130,7 +121,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
         choose_run(chosen, sizeof chosen);
         folder = chosen;
     }
-    rung_status status = own_path(program, sizeof program);
+    rung_status status = cli_own_path(program, sizeof program);
     if (status == RUNG_OK)
         status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)

@@ -28,17 +28,28 @@ typedef struct rung_device_options {
     bool async;             // streams run on threads of their own
     bool huge_pages;        // ask for huge pages for allocations of 2 MiB and more
     int64_t delay_op;       // nanoseconds added to each operation, through the context's clock
+    double op_rate;         // an operator of n floating-point operations takes n / op_rate
+                            // nanoseconds at least, as on a device of so many GFLOP/s; 0: no limit
     int64_t delay_copy;     // nanoseconds added to each copy
     double delay_copy_byte; // nanoseconds added per byte copied
 } rung_device_options;
 
+// The account of a device's memory. Beside each number what PyTorch's memory_stats calls it.
+// Always active + cached = reserved.
 typedef struct rung_memory_stats {
-    uint64_t live;      // bytes in use now
-    uint64_t peak_live; // the most since creation or the last reset
-    uint64_t reserved;  // bytes held from the system: live + cached
-    uint64_t peak_reserved;
-    uint64_t cap;         // 0: none
+    uint64_t live;           // bytes asked for and not freed: allocated_bytes
+    uint64_t active;         // of the blocks that serve them, which may be larger: active_bytes
+    uint64_t cached;         // of blocks that were freed and are kept for later
+    uint64_t reserved;       // held from the system: reserved_bytes
+    uint64_t largest_cached; // the largest block of the cache
+    // The most since creation or the last reset.
+    uint64_t peak_live, peak_active, peak_reserved;
+    uint64_t cap;         // of reserved; 0: none
     uint64_t allocations; // successful calls since creation
+    uint64_t reused;      // of them, served by the cache
+    uint64_t retries;     // times that the cache was emptied for a request: num_alloc_retries
+    uint64_t failures;    // requests that were refused: num_ooms
+    uint64_t misuses;     // blocks freed twice or written to after they were freed
 } rung_memory_stats;
 
 // Makes device `name` ("cpu:0", "cpu:1", ...). `options` may be NULL. The caller owns the device
@@ -57,13 +68,23 @@ RUNG_API int rung_device_threads(const rung_device *device);
 RUNG_API rung_context *rung_device_context(const rung_device *device);
 
 // Allocates `bytes` (0 gives one byte), aligned to 64, contents undefined. `what` names the use in
-// the error message. Freed with rung_device_free.
-// Errors: RUNG_NO_MEMORY, with the bytes asked for, live and the cap.
+// messages and is copied. Freed with rung_device_free, which keeps the block for a later request
+// that fills at least four fifths of it. When the cap or the system leave no room, the cache is
+// emptied and it is tried once more. (A plan's arena is not cached.)
+// Errors: RUNG_NO_MEMORY, with the bytes asked for, live and cached, the cache's largest block and
+// the cap.
 RUNG_API rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
                                        void **data_out);
+// In a build with assertions, freed blocks are filled, and one that was written to when it is taken
+// again counts as a misuse; freeing twice does in every build. Both are logged with the block's
+// use.
 RUNG_API void rung_device_free(rung_device *device, void *data);
 
 RUNG_API rung_memory_stats rung_device_memory(const rung_device *device);
+// Gives the cache back to the system; returns its bytes. PyTorch: empty_cache.
+RUNG_API uint64_t rung_device_memory_release(rung_device *device);
+// What is live, by use, largest first: one line each, as "42.6 MiB parameters". Freed with free().
+RUNG_API rung_status rung_device_memory_text(const rung_device *device, char **text_out);
 // Sets the peaks to the present values.
 RUNG_API void rung_device_memory_reset_peak(rung_device *device);
 

@@ -30,6 +30,13 @@ typedef enum rung_kernels {
     RUNG_KERNELS_REFERENCE,
 } rung_kernels;
 
+// What backward computes again instead of keeping it: less memory for more time, the same bits.
+typedef enum rung_recompute {
+    RUNG_RECOMPUTE_NONE,
+    RUNG_RECOMPUTE_AUTO,   // as much as the budget asks for; without one, what is cheap
+    RUNG_RECOMPUTE_LAYERS, // what the layers named give
+} rung_recompute;
+
 typedef struct rung_dim_value {
     const char *symbol; // as given to rung_symbol
     int64_t value;
@@ -55,13 +62,20 @@ typedef struct rung_compile_options {
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
     bool float64;        // everything in float64 by the reference kernels: slow, to check others by
     rung_arena *arena;   // shared memory for activations; NULL: the plan has its own
+    rung_recompute recompute;            // plans with gradients only
+    const char *const *recompute_layers; // LAYERS: patterns of layer names
+    int n_recompute_layers;
+    uint64_t budget; // bytes that the arena may take; 0: no limit
+    // For looking at alone: takes no memory, cannot be run, and may miss the budget.
+    bool plan_only;
 } rung_compile_options;
 
 // Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,
 // state and arena are borrowed for its life.
 // Errors: the graph's first mistake; RUNG_INVALID for a batch below 1, a symbol without a value, an
 // unknown output, gradients without a loss; RUNG_MISMATCH when shapes do not fit at these sizes;
-// RUNG_NO_MEMORY.
+// RUNG_NOT_FOUND for a pattern that no layer matches; RUNG_NO_MEMORY, also where the plan takes
+// more than the budget and cannot do with less.
 RUNG_API rung_status rung_compile(const rung_graph *graph, rung_state *state,
                                   const rung_compile_options *options, rung_plan **plan_out);
 RUNG_API void rung_plan_destroy(rung_plan **plan);
@@ -100,6 +114,9 @@ typedef struct rung_plan_memory {
     uint64_t arena;       // bytes of activations, gradients of activations and workspace
     uint64_t lower_bound; // the largest set of them that is live at once
     uint64_t params, grads, buffers;
+    uint64_t statistics; // kept from forward to the end of the step, of each shard
+    // The lower bound by kind: what lives at its step.
+    uint64_t peak_activations, peak_gradients, peak_workspace;
 } rung_plan_memory;
 
 RUNG_API rung_plan_memory rung_plan_memory_use(const rung_plan *plan);
@@ -110,6 +127,10 @@ RUNG_API rung_status rung_plan_explain(const rung_plan *plan, char **text_out);
 
 // Number of steps (kernel calls) of forward and backward.
 RUNG_API void rung_plan_steps(const rung_plan *plan, int *forward_out, int *backward_out);
+
+// What recomputation does: steps of backward that do forward ones again, and the time that is
+// predicted for them as a share of the step's without them.
+RUNG_API void rung_plan_recomputed(const rung_plan *plan, int *steps_out, double *extra_out);
 
 #ifdef __cplusplus
 }

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/text.h"
-
-// What a live allocation remembers, for the account and for messages.
-typedef struct rungi_block {
-    void *data;
-    uint64_t bytes;
-    struct rungi_block *next;
-} rungi_block;
 
 static rung_status parse_name(const char *name, int *index_out)
 {
@@ -59,8 +50,7 @@ void rung_device_destroy(rung_device **device)
 {
     if (!device || !*device)
         return;
-    while ((*device)->blocks)
-        rung_device_free(*device, (*device)->blocks->data);
+    rungi_device_memory_fini(*device);
     pthread_mutex_destroy(&(*device)->lock);
     free(*device);
     *device = NULL;
@@ -79,85 +69,6 @@ int rung_device_threads(const rung_device *device)
 rung_context *rung_device_context(const rung_device *device)
 {
     return device->context;
-}
-
-static rung_status refuse(const rung_device *device, uint64_t bytes, const char *what)
-{
-    char asked[32], live[32], cap[32];
-    rungi_text_bytes(bytes, asked, sizeof asked);
-    rungi_text_bytes(device->memory.live, live, sizeof live);
-    rungi_text_bytes(device->memory.cap, cap, sizeof cap);
-    return RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for %s: asked for %s, live %s, cap %s",
-                     device->name, what, asked, live, device->memory.cap ? cap : "none");
-}
-
-rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
-                              void **data_out)
-{
-    if (bytes == 0)
-        bytes = 1;
-    rungi_block *block = malloc(sizeof *block);
-    RUNG_CHECK(block, RUNG_NO_MEMORY, "no memory for the account of %s", device->name);
-    rung_status status = RUNG_OK;
-    pthread_mutex_lock(&device->lock);
-    rung_memory_stats *memory = &device->memory;
-    if (memory->cap && (bytes > memory->cap || memory->live > memory->cap - bytes))
-        status = refuse(device, bytes, what);
-    else if (device->backend->alloc(device, bytes, &block->data) != RUNG_OK)
-        status = refuse(device, bytes, what);
-    if (status == RUNG_OK) {
-        block->bytes = bytes;
-        block->next = device->blocks;
-        device->blocks = block;
-        memory->live += bytes;
-        memory->reserved = memory->live;
-        memory->allocations++;
-        if (memory->live > memory->peak_live)
-            memory->peak_live = memory->live;
-        if (memory->reserved > memory->peak_reserved)
-            memory->peak_reserved = memory->reserved;
-        *data_out = block->data;
-        block = NULL;
-    }
-    pthread_mutex_unlock(&device->lock);
-    free(block);
-    return status;
-}
-
-void rung_device_free(rung_device *device, void *data)
-{
-    if (!data)
-        return;
-    pthread_mutex_lock(&device->lock);
-    rungi_block **link = &device->blocks;
-    while (*link && (*link)->data != data)
-        link = &(*link)->next;
-    rungi_block *block = *link;
-    if (block) {
-        *link = block->next;
-        device->memory.live -= block->bytes;
-        device->memory.reserved = device->memory.live;
-        device->backend->free(device, block->data, block->bytes);
-    }
-    pthread_mutex_unlock(&device->lock);
-    free(block);
-}
-
-rung_memory_stats rung_device_memory(const rung_device *device)
-{
-    pthread_mutex_t *lock = (pthread_mutex_t *)&device->lock;
-    pthread_mutex_lock(lock);
-    rung_memory_stats memory = device->memory;
-    pthread_mutex_unlock(lock);
-    return memory;
-}
-
-void rung_device_memory_reset_peak(rung_device *device)
-{
-    pthread_mutex_lock(&device->lock);
-    device->memory.peak_live = device->memory.live;
-    device->memory.peak_reserved = device->memory.reserved;
-    pthread_mutex_unlock(&device->lock);
 }
 
 rung_status rung_stream_create(rung_device *device, rung_stream **stream_out)

@@ -45,7 +45,15 @@ struct rung_device {
     pthread_mutex_t lock;        // guards what follows
     rung_memory_stats memory;
     struct rungi_block *blocks; // live allocations, newest first
+    struct rungi_block *cache;  // freed ones
 };
+
+// Frees without caching.
+void rungi_device_free_now(rung_device *device, void *data);
+// Sets the cap; what is reserved beyond it stays.
+void rungi_device_set_cap(rung_device *device, uint64_t cap);
+// device_memory.c, for rung_device_destroy: frees everything.
+void rungi_device_memory_fini(rung_device *device);
 
 // Every back end's stream and event begin with the device.
 struct rung_stream {

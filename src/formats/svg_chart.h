@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts as SVG: lines (loss curves), horizontal bars with intervals (the ladder), and a roofline.
+// Charts as SVG: lines (loss curves), horizontal bars with intervals (the ladder), layers that add
+// up (memory), and a roofline.
 //
 // The drawing stands alone: no script, no font, no other file. Colours follow prefers-color-scheme.
 // It can be a file or part of an HTML page; its class names begin with rg-. Text is measured with
@@ -65,6 +66,31 @@ typedef struct rungi_svg_bars {
 
 // Adds the drawing to `out`; bars begin at zero. Errors: RUNG_NO_MEMORY.
 rung_status rungi_svg_bar_chart(const rungi_svg_bars *chart, rungi_string *out);
+
+// Layers that add up: one value a step, from the lowest layer to the highest.
+typedef struct rungi_svg_layer {
+    const char *name;
+    const double *y; // one for each point; what is not above zero counts as zero
+} rungi_svg_layer;
+
+// A stretch of the points, up to the next part.
+typedef struct rungi_svg_part {
+    const char *name;
+    size_t begin;
+} rungi_svg_part;
+
+typedef struct rungi_svg_stack {
+    const char *title, *y_label; // NULL: none
+    const char *peak_label;      // beside a mark of the largest sum; NULL: no mark
+    int width, height;           // 0: 760 x 420
+    const rungi_svg_layer *layers;
+    size_t count, points;
+    const rungi_svg_part *parts;
+    size_t n_parts;
+} rungi_svg_stack;
+
+// Adds the drawing to `out`: a staircase, each point as wide as the others. Errors: RUNG_NO_MEMORY.
+rung_status rungi_svg_stack_chart(const rungi_svg_stack *chart, rungi_string *out);
 
 // A piece of work: a circle whose area is its time.
 typedef struct rungi_svg_point {

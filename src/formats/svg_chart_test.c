@@ -338,6 +338,83 @@ static void texts_of_rooflines(void **state)
     all_rooflines(NULL);
 }
 
+static void stack(const char *folder, const char *name, rungi_svg_stack chart)
+{
+    rungi_string out = {0};
+    assert_ok(rungi_svg_stack_chart(&chart, &out));
+    finish(&out, folder, name);
+}
+
+static void all_stacks(const char *folder)
+{
+    enum { STEPS = 60 };
+    static double low[STEPS], high[STEPS], odd[STEPS];
+    for (int i = 0; i < STEPS; i++) {
+        low[i] = 40;
+        high[i] = i < 30 ? i * 3 : (60 - i) * 3;
+        odd[i] = i % 7 ? 1 : i % 2 ? NAN : -5;
+    }
+    const rungi_svg_layer layers[] = {
+        {"weights", low},
+        {"activations", high},
+        {"what some layers with a name that is far too long for any legend keep", odd}};
+    const rungi_svg_part parts[] = {{"forward", 0}, {"backward", 30}, {"optimizer", 58}};
+    rungi_svg_stack chart = {"Memory of a training step",
+                             "MiB",
+                             "peak 130 MiB: layer4.1.conv2 conv2d.backward_weight",
+                             0,
+                             0,
+                             layers,
+                             2,
+                             STEPS,
+                             parts,
+                             3};
+    stack(folder, "stack", chart);
+    chart.count = 3;
+    chart.width = 300;
+    chart.height = 100;
+    stack(folder, "stack_narrow", chart);
+    chart.points = 1;
+    chart.n_parts = 1;
+    stack(folder, "stack_one", chart);
+    chart.points = chart.n_parts = 0;
+    stack(folder, "stack_none", chart);
+}
+
+static void texts_of_stacks(void **state)
+{
+    (void)state;
+    all_stacks(NULL);
+}
+
+// Two layers of 1, 3 and 2, 2: edges at 1, 3 and 3, 5 of an axis that ends at 5.
+static void layers_stand_on_each_other(void **state)
+{
+    (void)state;
+    const double one[] = {1, 3}, two[] = {2, 2};
+    const rungi_svg_layer layers[] = {{"one", one}, {"two", two}};
+    rungi_svg_stack chart = {.layers = layers, .count = 2, .points = 2};
+    rungi_string out = {0};
+    assert_ok(rungi_svg_stack_chart(&chart, &out));
+    double edge[2][8]; // heights of each path's corners
+    const char *at = out.data;
+    for (int k = 0; k < 2; k++) {
+        at = strstr(at, " d=\"M") + 5;
+        for (int i = 0; i < 8; i++) {
+            char *end;
+            strtod(at, &end);
+            edge[k][i] = strtod(end, &end);
+            at = end + 1;
+        }
+    }
+    double zero = edge[0][4], unit = (zero - edge[0][0]);
+    const double expected[2][8] = {{1, 1, 3, 3, 0, 0, 0, 0}, {3, 3, 5, 5, 3, 3, 1, 1}};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 8; i++)
+            assert_near((zero - edge[k][i]) / unit, expected[k][i], 0.01);
+    rungi_string_fini(&out);
+}
+
 static void texts_of_lines(void **state)
 {
     (void)state;
@@ -455,13 +532,19 @@ int main(int argc, char **argv)
         all_ranges(argv[2]);
         all_bars(argv[2]);
         all_rooflines(argv[2]);
+        all_stacks(argv[2]);
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_zero),          cmocka_unit_test(texts_of_lines),
-        cmocka_unit_test(texts_of_ranges),    cmocka_unit_test(texts_of_bars),
-        cmocka_unit_test(tick_labels),        cmocka_unit_test(thins_out),
+        cmocka_unit_test(from_zero),
+        cmocka_unit_test(texts_of_lines),
+        cmocka_unit_test(texts_of_ranges),
+        cmocka_unit_test(texts_of_bars),
+        cmocka_unit_test(tick_labels),
+        cmocka_unit_test(thins_out),
         cmocka_unit_test(texts_of_rooflines),
+        cmocka_unit_test(texts_of_stacks),
+        cmocka_unit_test(layers_stand_on_each_other),
     };
     return RUN_TESTS(tests);
 }

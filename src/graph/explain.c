@@ -47,6 +47,8 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     rungi_cost cost = rungi_query_cost(q);
     rungi_string_add(out, "%4zu  %s  %s.%s", index, p->graph->nodes.data[q->node].name, q->op->name,
                      rungi_query_pass(q)->name);
+    if (s->again)
+        rungi_string_add(out, " again");
     for (int i = 0; i < q->n_fused; i++)
         rungi_string_add(out, " + %s (%s)", q->fused[i].op->name,
                          p->graph->nodes.data[q->fused[i].node].name);
@@ -87,23 +89,48 @@ static void add_libraries(const rung_plan *p, rungi_string *out)
         rungi_string_add(out, "the bits do not depend on the number of threads\n");
 }
 
+static void add_memory(const rung_plan *p, rungi_string *out)
+{
+    char arena[32], bound[32];
+    double above = p->lower_bound ? (double)p->arena_bytes / (double)p->lower_bound - 1 : 0;
+    rungi_string_add(out, "arena %s, %.2f %% above the largest live set of %s",
+                     rungi_text_bytes(p->arena_bytes, arena, sizeof arena), above * 100,
+                     rungi_text_bytes(p->lower_bound, bound, sizeof bound));
+    if (p->steps.count) {
+        const rungi_query *q =
+            &p->steps
+                 .data[(size_t)p->peak_step < p->steps.count ? (size_t)p->peak_step
+                                                             : p->steps.count - 1]
+                 .q;
+        rungi_string_add(out, " (at step %d, %s %s.%s)", p->peak_step,
+                         p->graph->nodes.data[q->node].name, q->op->name,
+                         rungi_query_pass(q)->name);
+    }
+    rungi_string_add(out, "\n");
+    int again;
+    double extra;
+    rung_plan_recomputed(p, &again, &extra);
+    if (p->options.recompute != RUNG_RECOMPUTE_NONE && p->options.gradients)
+        rungi_string_add(
+            out, "recompute: %d steps are done again in backward, about %.1f %% more time\n", again,
+            extra * 100);
+}
+
 rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
 {
     rungi_string out = {0};
-    char arena[32], bound[32];
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
     static const char *const kernels[] = {"own", "library", "reference"};
     rungi_string_add(&out,
                      "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-                     "%s%s\narena %s, largest live set %s\n",
+                     "%s%s\n",
                      (long long)plan->options.batch,
                      plan->options.training ? "training" : "evaluation",
                      plan->options.gradients ? " with gradients" : "", plan->options.threads,
                      layouts[plan->options.layout], kernels[plan->options.kernels],
                      plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
-                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
-                     rungi_text_bytes(plan->arena_bytes, arena, sizeof arena),
-                     rungi_text_bytes(plan->lower_bound, bound, sizeof bound));
+                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "");
+    add_memory(plan, &out);
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)
             rungi_string_add(&out, "%s\n", i == 0 ? "forward" : "backward");

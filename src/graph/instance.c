@@ -13,14 +13,24 @@ static rung_status arena_reserve(rung_arena *arena, size_t bytes)
     if (arena->bytes >= bytes && arena->data)
         return RUNG_OK;
     void *data;
-    rung_device_free(arena->device, arena->data);
+    size_t before = arena->data ? arena->bytes : 0;
+    rungi_device_free_now(arena->device, arena->data);
     arena->data = NULL;
     arena->bytes = 0;
-    RUNG_TRY(rung_device_alloc(arena->device, bytes, "activations", &data));
-    arena->data = data;
-    arena->bytes = bytes;
     arena->generation++;
-    return RUNG_OK;
+    rung_status status = rung_device_alloc(arena->device, bytes, "activations", &data);
+    if (status == RUNG_OK) {
+        arena->data = data;
+        arena->bytes = bytes;
+        return RUNG_OK;
+    }
+    // Plans that fitted go on with what they had.
+    rung_error error = *rung_error_last();
+    if (before && rung_device_alloc(arena->device, before, "activations", &data) == RUNG_OK) {
+        arena->data = data;
+        arena->bytes = before;
+    }
+    return rungi_fail_adopt(&error);
 }
 
 rung_status rung_arena_create(rung_device *device, rung_arena **arena_out)
@@ -36,7 +46,7 @@ void rung_arena_destroy(rung_arena **arena)
 {
     if (!arena || !*arena)
         return;
-    rung_device_free((*arena)->device, (*arena)->data);
+    rungi_device_free_now((*arena)->device, (*arena)->data);
     free(*arena);
     *arena = NULL;
 }
@@ -311,12 +321,25 @@ rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
 typedef struct rungi_step_work {
     rungi_instance *instance;
     int step;
+    int64_t least; // nanoseconds
 } rungi_step_work;
 
 static rung_status run_work(void *arg)
 {
     rungi_step_work *w = arg;
-    return rungi_instance_run(w->instance, w->step, w->step + 1);
+    const rung_context *context = rung_device_context(w->instance->plan->device);
+    int64_t until = w->least ? rungi_now(context) + w->least : 0;
+    RUNG_TRY(rungi_instance_run(w->instance, w->step, w->step + 1));
+    int64_t left = w->least ? until - rungi_now(context) : 0;
+    if (left > 0)
+        rungi_sleep(context, left);
+    return RUNG_OK;
+}
+
+static int64_t least_time(const rungi_instance *s, size_t step)
+{
+    double rate = s->plan->device->options.op_rate;
+    return rate > 0 ? (int64_t)(rungi_query_cost(&s->plan->steps.data[step].q).flops / rate) : 0;
 }
 
 rung_status rungi_instance_submit(rungi_instance *s, rung_stream *stream, int begin, int end)
@@ -326,7 +349,7 @@ rung_status rungi_instance_submit(rungi_instance *s, rung_stream *stream, int be
         s->works = calloc(count + 1, sizeof *s->works);
         RUNG_CHECK(s->works, RUNG_NO_MEMORY, "no memory for an instance");
         for (size_t i = 0; i < count; i++)
-            s->works[i] = (rungi_step_work){s, (int)i};
+            s->works[i] = (rungi_step_work){s, (int)i, least_time(s, i)};
     }
     for (int i = begin; i < end; i++)
         RUNG_TRY(rungi_stream_submit(stream, RUNGI_WORK_OP, run_work, &s->works[i]));

@@ -72,19 +72,19 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
         RUNG_TRY(rungi_plan_fuse_backward(p));
     }
     RUNG_TRY(rungi_plan_select(p));
-    rungi_plan_update(p);
-    rungi_plan_in_place(p);
-    RUNG_TRY(rungi_plan_place(p));
+    RUNG_TRY(rungi_plan_arrange(p));
     rung_arena *arena = options->arena;
-    if (!arena) {
+    if (!arena && !options->plan_only) {
         RUNG_TRY(rung_arena_create(p->device, &p->own_arena));
         arena = p->own_arena;
     }
-    RUNG_TRY(rungi_instance_create(p, arena, p->state->grads, true, &p->instance));
+    if (!options->plan_only)
+        RUNG_TRY(rungi_instance_create(p, arena, p->state->grads, true, &p->instance));
     // What the caller's options point to is not kept.
     p->options.dims = NULL;
     p->options.tuning = NULL;
     p->options.outputs = NULL;
+    p->options.recompute_layers = NULL;
     return RUNG_OK;
 }
 
@@ -146,6 +146,7 @@ rung_status rung_plan_bind(rung_plan *plan, const char *input, const void *data)
         rungi_string_fini(&names);
         return status;
     }
+    RUNG_CHECK(plan->instance, RUNG_INVALID, "a plan compiled with plan_only cannot be run");
     if (tensor >= 0)
         rungi_instance_bind(plan->instance, tensor, data);
     return RUNG_OK;
@@ -159,6 +160,7 @@ void rung_plan_set_step(rung_plan *plan, uint64_t seed, uint64_t step)
 
 static rung_status check_bound(const rung_plan *plan)
 {
+    RUNG_CHECK(plan->instance, RUNG_INVALID, "a plan compiled with plan_only cannot be run");
     for (size_t i = 0; i < plan->tensors.count; i++) {
         const rungi_tensor *t = &plan->tensors.data[i];
         const void *bound = plan->instance->ptr[i];
@@ -223,11 +225,29 @@ rung_status rung_plan_grad(const rung_plan *plan, const char *parameter, rung_vi
 rung_plan_memory rung_plan_memory_use(const rung_plan *plan)
 {
     uint64_t flat = (uint64_t)plan->state->flat_size * sizeof(float);
-    return (rung_plan_memory){.arena = plan->arena_bytes,
-                              .lower_bound = plan->lower_bound,
-                              .params = flat,
-                              .grads = flat,
-                              .buffers = (uint64_t)plan->state->buffer_bytes};
+    rung_plan_memory m = {.arena = plan->arena_bytes,
+                          .lower_bound = plan->lower_bound,
+                          .params = flat,
+                          .grads = flat,
+                          .buffers = (uint64_t)plan->state->buffer_bytes,
+                          .statistics = plan->kept_bytes};
+    for (size_t i = 0; i < plan->tensors.count; i++) {
+        const rungi_tensor *t = &plan->tensors.data[i];
+        if (t->kind != RUNGI_TENSOR_ARENA || t->root != (int)i || t->first < 0 ||
+            t->first > plan->peak_step || t->last < plan->peak_step)
+            continue;
+        *(t->value == 0 ? &m.peak_workspace
+          : t->is_grad  ? &m.peak_gradients
+                        : &m.peak_activations) += t->bytes;
+    }
+    return m;
+}
+
+void rung_plan_recomputed(const rung_plan *plan, int *steps_out, double *extra_out)
+{
+    *steps_out = plan->n_again;
+    *extra_out =
+        plan->n_again ? plan->again_seconds / (plan->step_seconds - plan->again_seconds) : 0;
 }
 
 void rung_plan_steps(const rung_plan *plan, int *forward_out, int *backward_out)

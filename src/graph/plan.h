@@ -7,9 +7,11 @@
 //   passes/fuse.c      elementwise operators into the step before
 //   passes/fuse_backward.c  their backward into the step that follows
 //   select.c           a kernel for each step, and its state
+//   arrange.c          the order of steps and their memory:
+//   passes/recompute.c what backward computes again instead of keeping it (recompute_*.c beside it)
 //   passes/update.c    which kernels update parameters themselves
 //   passes/inplace.c   outputs written over inputs that nobody reads again
-//   passes/memory.c    lifetimes, and a place in the arena for each tensor
+//   passes/memory.c    lifetimes, and a place in the arena for each tensor (passes/place.c)
 //   instance.c         pointers, and the loop that runs the steps
 #ifndef RUNGI_GRAPH_PLAN_H
 #define RUNGI_GRAPH_PLAN_H
@@ -50,6 +52,8 @@ typedef struct rungi_step {
     int workspace;     // tensor, or -1
     int updates;       // gradient (tensor) that may go into an update instead of memory, or -1
     char *refusals;    // why kernels before the chosen one were refused, or NULL
+    bool again;        // a forward step that backward does once more
+    bool stale;        // its operands changed after `setup` was made
 } rungi_step;
 
 typedef struct rungi_instance rungi_instance;
@@ -65,6 +69,10 @@ struct rung_plan {
     int n_forward;     // steps before this one are forward
     int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
     size_t arena_bytes, lower_bound;
+    int peak_step;              // during which lower_bound bytes live
+    int n_again;                // steps of backward that do forward ones again
+    double step_seconds;        // predicted time of all steps
+    double again_seconds;       // of those that are done again
     size_t kept_bytes;          // of each instance
     RUNGI_ARRAY(void *) blocks; // operand lists, freed with the plan
     rung_arena *own_arena;      // when none was given
@@ -95,9 +103,22 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
 rung_status rungi_plan_fuse(rung_plan *p);
 rung_status rungi_plan_fuse_backward(rung_plan *p);
 rung_status rungi_plan_select(rung_plan *p);
+// Rearranges backward so that forward steps are done again, to take at most `budget` bytes (0: what
+// is cheap).
+rung_status rungi_plan_recompute(rung_plan *p, uint64_t budget);
+// After it: prepares kernels of new steps, and counts what is done again.
+rung_status rungi_plan_prepare_again(rung_plan *p);
+void rungi_plan_count_again(rung_plan *p);
 void rungi_plan_update(rung_plan *p);
 void rungi_plan_in_place(rung_plan *p);
 rung_status rungi_plan_place(rung_plan *p);
+// The stages from recompute on.
+rung_status rungi_plan_arrange(rung_plan *p);
+// Fills first and last of the tensors.
+void rungi_plan_lifetimes(rung_plan *p);
+
+// Seconds that a step takes, roughly, on a core like those of today: for comparing steps.
+double rungi_step_seconds(const rungi_step *s);
 
 // How many steps read the memory of tensor t.
 int rungi_plan_reads(const rung_plan *p, int tensor);

@@ -109,7 +109,7 @@ undo:
 
 void rungi_state_lend_grads(rung_state *s, float *grads)
 {
-    rung_device_free(s->device, s->own_grads);
+    rungi_device_free_now(s->device, s->own_grads);
     s->own_grads = NULL;
     s->grads = grads;
 }

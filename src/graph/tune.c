@@ -339,6 +339,18 @@ static rung_status measure(rung_context *context, const rungi_query *q, rungi_de
     return status;
 }
 
+rung_status rungi_kernel_time(rung_context *context, const rungi_query *q, rungi_device_kind kind,
+                              const rungi_kernel *kernel, int64_t *ns_out)
+{
+    bench b;
+    RUNG_TRY(bench_init(&b, q));
+    rung_status status = fill_hidden(&b, context, q, kind);
+    if (status == RUNG_OK)
+        status = time_kernel(&b, context, q, kernel, ns_out);
+    bench_fini(&b);
+    return status;
+}
+
 rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
                                 rungi_device_kind kind, const rungi_kernel **kernel_out)
 {

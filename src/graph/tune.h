@@ -10,4 +10,8 @@
 rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
                                 rungi_device_kind kind, const rungi_kernel **kernel_out);
 
+// Shortest of some runs of a kernel for this work, on memory of its own, in nanoseconds.
+rung_status rungi_kernel_time(rung_context *context, const rungi_query *q, rungi_device_kind kind,
+                              const rungi_kernel *kernel, int64_t *ns_out);
+
 #endif

@@ -176,6 +176,16 @@ static bool huge_pages(const rungi_train_config *c, char *setting, size_t size, 
     return true;
 }
 
+static bool recompute(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_texts *list = &c->memory.recompute;
+    if (list->count && strcmp(list->data[0], "none") != 0)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "memory.recompute=auto");
+    return true;
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -310,6 +320,19 @@ static bool ddp_bucket(const rungi_train_config *c, char *setting, size_t size, 
     return true;
 }
 
+static bool ddp_shard(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->ddp.shard_optimizer)
+        return say(why, why_size, "the base has it already");
+    if (c->optim.name == RUNG_OPTIMIZER_SGD && c->optim.momentum == 0)
+        return say(why, why_size, "sgd without momentum has no state");
+    snprintf(setting, size, "ddp.shard_optimizer=true");
+    return true;
+}
+
 static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
@@ -348,12 +371,14 @@ const rungi_rung rungi_rungs[] = {
      .not_kept = "not kept: random parts are cut from pictures that were resized before",
      .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
+    {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
      .effect_in = ddp_effect,
      .not_kept = "not kept: batch normalization, or mixing, would see a rank's part of the batch"},
     {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
+    {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
     {0},
 };

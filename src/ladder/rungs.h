@@ -31,7 +31,7 @@ typedef struct rungi_rung {
                     size_t why_size);
     // The effect, where it depends on the configuration; NULL: `effect`.
     rungi_effect (*effect_in)(const rungi_train_config *best);
-    const char *not_kept; // semantic: why it is shown only
+    const char *not_kept; // of a semantic rung: why it is only shown
     rungi_packing packing;
 } rungi_rung;
 

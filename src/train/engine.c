@@ -60,7 +60,7 @@ static rung_status make(rungi_engine *e)
     const rung_device_options *device = &e->state->device->options;
     for (int i = 0; i < rungi_engine_workers(e); i++) {
         RUNG_TRY(rung_arena_create(e->state->device, &e->arenas[i]));
-        if (device->async || device->delay_op)
+        if (device->async || device->delay_op || device->op_rate > 0)
             RUNG_TRY(rung_stream_create(e->state->device, &e->streams[i]));
     }
     return RUNG_OK;
@@ -122,6 +122,31 @@ void rungi_engine_destroy(rungi_engine **engine)
 
 // ---- plans ------------------------------------------------------------------------------------
 
+rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool training, int64_t count)
+{
+    return (rung_compile_options){.batch = count,
+                                  .training = training,
+                                  .gradients = training,
+                                  .threads = e->threads,
+                                  .fuse = e->options.fuse,
+                                  .fuse_optimizer =
+                                      e->options.fuse_optimizer && !e->team && !e->exchange,
+                                  .layout = e->options.layout,
+                                  .kernels = e->options.kernels,
+                                  .winograd = e->options.winograd,
+                                  .tuning = e->options.tuning,
+                                  .recompute = e->options.recompute,
+                                  .recompute_layers = e->options.recompute_layers,
+                                  .n_recompute_layers = e->options.n_recompute_layers,
+                                  .budget = e->options.budget,
+                                  .arena = e->arenas[0]};
+}
+
+int rungi_engine_width(const rungi_engine *e)
+{
+    return rungi_engine_workers(e);
+}
+
 static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
 {
     const char *no_loss[64];
@@ -129,20 +154,11 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
     for (size_t i = 0; i < e->graph->outputs.count && n < 64; i++)
         if (strcmp(e->graph->outputs.data[i].name, "loss") != 0)
             no_loss[n++] = e->graph->outputs.data[i].name;
-    rung_compile_options o = {.batch = x->count,
-                              .training = x->training,
-                              .gradients = x->training,
-                              .outputs = x->loss ? NULL : no_loss,
-                              .n_outputs = x->loss ? 0 : n,
-                              .threads = e->threads,
-                              .fuse = e->options.fuse,
-                              .fuse_optimizer =
-                                  e->options.fuse_optimizer && !e->team && !e->exchange,
-                              .layout = e->options.layout,
-                              .kernels = e->options.kernels,
-                              .winograd = e->options.winograd,
-                              .tuning = e->options.tuning,
-                              .arena = e->arenas[0]};
+    rung_compile_options o = rungi_engine_plan_options(e, x->training, x->count);
+    if (!x->loss) {
+        o.outputs = no_loss;
+        o.n_outputs = n;
+    }
     RUNG_TRY(rung_compile(e->graph, e->state, &o, &x->plan));
     x->instances[0] = x->plan->instance;
     for (size_t i = 0; i < x->plan->steps.count; i++)
@@ -224,6 +240,17 @@ int rungi_engine_bad_rank(const rungi_engine *e)
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;
+}
+
+const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
+{
+    const rungi_shard_plan *largest = NULL;
+    for (size_t i = 0; i < e->entries.count; i++) {
+        const rungi_shard_plan *x = e->entries.data[i];
+        if (x->training && (!largest || x->count > largest->count))
+            largest = x;
+    }
+    return largest ? largest->plan : NULL;
 }
 
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,

@@ -32,8 +32,12 @@ typedef struct rungi_engine_options {
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
-    rung_tuning *tuning;      // borrowed; NULL: kernels by each operator's order
-    rungi_timeline *timeline; // borrowed; NULL: none
+    rung_tuning *tuning;                 // borrowed; NULL: kernels by each operator's order
+    rungi_timeline *timeline;            // borrowed; NULL: none
+    rung_recompute recompute;            // of training plans
+    const char *const *recompute_layers; // borrowed
+    int n_recompute_layers;
+    uint64_t budget; // bytes of each arena; 0: no limit
     // Ranks: comm NULL: there is one. Its timeline is the engine's.
     rungi_exchange_options exchange;
 } rungi_engine_options;
@@ -95,6 +99,15 @@ bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan *
 // The plan that trains on (the first shard of) batches of `count`, for listings and memory.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
+
+// The training plan of the largest batches so far, or NULL.
+const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
+
+// How such a plan is compiled, for others that are only to be looked at: the outputs are all.
+rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
+                                               int64_t count);
+// Shards that run at once.
+int rungi_engine_width(const rungi_engine *engine);
 
 // Bytes that the engine holds beside the state: arenas, shard gradients, statistics.
 uint64_t rungi_engine_bytes(const rungi_engine *engine);

@@ -85,6 +85,14 @@ const rungi_option rungi_device_options[] = {
      .unit = "GB/s",
      .help = "With device.copy emulate: what a copy moves in a second, over what it takes anyway. "
              "0: no limit."},
+    {.key = "device.op_rate",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_device_config, op_rate),
+     .initial = "0",
+     .range = ">= 0",
+     .unit = "GFLOP/s",
+     .help = "Emulates a device of this speed, for tests and studies: an operator takes no less "
+             "time than it would there. 0: no limit."},
     {0},
 };
 

@@ -16,6 +16,7 @@ static const char *const kernels[] = {
 };
 
 static const rungi_option_word auto_words[] = {{"auto", 0}, {0}};
+static const rungi_option_word recompute_words[] = {{"none", 0}, {"auto", 0}, {0}};
 static const rungi_option_word none_words[] = {{"none", 0}, {0}};
 static const rungi_option_word no_limit_words[] = {{"none", -1}, {0}};
 
@@ -69,6 +70,24 @@ const rungi_option rungi_memory_options[] = {
      RUNGI_AT(rungi_memory_config, huge_pages),
      .initial = "false",
      .help = "Asks for huge pages for large buffers, where the system allows them."},
+    {.key = "memory.recompute",
+     .type = RUNGI_OPTION_TEXTS,
+     RUNGI_AT(rungi_memory_config, recompute),
+     .initial = "[none]",
+     .words = recompute_words,
+     .help = "What backward computes again instead of keeping it, for less memory and more time, "
+             "with the same bits: auto plans it (as much as memory.budget asks for; without one, "
+             "what adds a fifth to the time at most), [layer1.*] names layers by patterns with * "
+             "and ?."},
+    {.key = "memory.budget",
+     .type = RUNGI_OPTION_BYTES,
+     RUNGI_AT(rungi_memory_config, budget),
+     .initial = "none",
+     .range = "> 0",
+     .words = none_words,
+     .help = "Bytes that training may take of a device: weights, gradients, optimizer, activations "
+             "and workspace. A network that needs more is refused before the first step, or "
+             "computes more again with memory.recompute auto."},
     {0},
 };
 

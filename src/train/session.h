@@ -55,7 +55,10 @@ typedef struct rungi_session {
 
     rung_segment *segments; // parameters in the order of the flat buffer
     int64_t n_segments;
-    rung_optimizer *optimizer;
+    rung_optimizer *optimizer;                     // of ddp.shard_optimizer: this rank's part
+    float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
+    // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
+    float *whole_state[RUNG_OPTIMIZER_STATES];
     rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
@@ -145,6 +148,19 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
+// The optimizer's step: as rung_optimizer_step, which with ddp.shard_optimizer is followed by
+// giving this rank's parameters to the others.
+rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
+                                        int64_t step, rung_optimizer_report *report_out);
+// Is the optimizer's state cut over the ranks? And this rank's part of it, or all.
+bool rungi_session_shards_optimizer(const rungi_session *s);
+rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
+// Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
+// apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is
+// not cut.
+rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
+void rungi_session_part_optimizer(rungi_session *s, bool keep);
+
 // Samples in a batch, of all ranks together.
 static inline int64_t rungi_session_batch(const rungi_session *s)
 {
@@ -154,6 +170,16 @@ static inline int64_t rungi_session_batch(const rungi_session *s)
 
 // Classes that the network tells apart: the width of its logits.
 int64_t rungi_session_logits(const rungi_session *s);
+
+// session_oom.c: after a call about batches of `batch` returned `status`: when that is
+// RUNG_NO_MEMORY, adds to the message what holds the memory and what would help. Returns `status`.
+rung_status rungi_session_no_memory(const rungi_session *s, int64_t batch, rung_status status);
+
+// session_memory.c: fills what memory.recompute and memory.budget say about plans.
+// Errors: RUNG_NO_MEMORY when weights, gradients and optimizer alone take the budget.
+rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o);
+// Makes s->optimizer with its state in the device's memory.
+rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o);
 
 // session_step.c: what the optimizer is to do in step `step` (from 0).
 rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step);

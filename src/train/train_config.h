@@ -25,6 +25,7 @@ typedef struct rungi_device_config {
     rungi_copy copy;
     int64_t copy_delay; // nanoseconds
     double copy_rate;   // GB/s; 0: as fast as memory
+    double op_rate;     // GFLOP/s; 0: as fast as it is
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -202,9 +203,12 @@ typedef struct rungi_loop_config {
 
 typedef struct rungi_ddp_config {
     bool overlap;
+    bool shard_optimizer;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
+    int64_t link_delay;  // nanoseconds
+    double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
 
 typedef struct rungi_checkpoint_config {
@@ -224,6 +228,8 @@ typedef struct rungi_plan_config {
 
 typedef struct rungi_memory_config {
     bool huge_pages;
+    rungi_texts recompute; // "none", "auto" or patterns of layers
+    int64_t budget;        // bytes of a device; none: 0
 } rungi_memory_config;
 
 typedef struct rungi_ladder_config {
@@ -262,6 +268,12 @@ extern const size_t rungi_train_table_count;
 // Checks what concerns several keys. Messages name the key and where it was set.
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context);
+
+// Checks what several ranks need, `local` of which are on this machine: those of one process are
+// known from the configuration, those of several only when they have met.
+rung_status rungi_train_config_check_ranks(const rungi_options *options,
+                                           const rungi_train_config *values, int64_t ranks,
+                                           int64_t local);
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);

@@ -50,7 +50,8 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed; // several ranks: one of them was asked to stop
+    bool agreed;  // several ranks: one of them was asked to stop
+    bool stopped; // fit ends because of that
 
     size_t bad_listed; // of the session's bad samples
 
@@ -141,6 +142,9 @@ rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);
 // when the loss is finite; else NULL.
 rung_status rungi_trainer_diverged(rung_trainer *t, const rung_batch *batch, double loss,
                                    const char *gradient);
+
+// trainer_memory.c: memory.json and memory.svg of the run folder; nothing before a plan was made.
+rung_status rungi_trainer_memory_write(const rung_trainer *t);
 
 // trainer_chart.c: loss.svg of a run folder, from its metrics.jsonl.
 rung_status rungi_trainer_chart(const char *run);

@@ -323,6 +323,8 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
             status = rungi_trainer_loader_write(t);
         if (status == RUNG_OK)
             status = rungi_trainer_chart(t->run);
+        if (status == RUNG_OK)
+            status = rungi_trainer_memory_write(t);
     }
     rungi_jsonl_close(&t->metrics);
     rung_status closed = rungi_tfevents_close(&t->events);

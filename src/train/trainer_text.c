@@ -54,16 +54,43 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
-static const char *exchange_text(const rungi_train_config *c, char *out, size_t size)
+static void add_ranks(const rungi_session *s, rungi_string *out)
 {
+    const rungi_train_config *c = s->c;
+    int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
     char bucket[32];
-    snprintf(out, size, "gradients added %s in buckets of %s%s",
-             c->ddp.overlap ? "during backward" : "after backward",
-             rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
-             c->ddp.compress == RUNG_BF16  ? ", as bf16"
-             : c->ddp.compress == RUNG_F16 ? ", as fp16"
-                                           : "");
-    return out;
+    rungi_string_add(out, "ranks      ");
+    if (processes == 1)
+        rungi_string_add(out, "%d threads of this process", s->ranks);
+    else if (c->train.ranks == 1)
+        rungi_string_add(out, "%d processes", processes);
+    else
+        rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
+    if (local < s->ranks)
+        rungi_string_add(out, ", %d on this machine", local);
+    rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
+                     c->ddp.overlap ? "during backward" : "after backward",
+                     rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
+                     c->ddp.compress == RUNG_BF16  ? ", as bf16"
+                     : c->ddp.compress == RUNG_F16 ? ", as fp16"
+                                                   : "",
+                     c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
+}
+
+static void add_recompute(const rungi_train_config *c, rungi_string *out)
+{
+    const rungi_texts *list = &c->memory.recompute;
+    char budget[32];
+    bool off = !list->count || strcmp(list->data[0], "none") == 0;
+    if (off && !c->memory.budget)
+        return;
+    rungi_string_add(out, "memory     recompute");
+    for (size_t i = 0; i < list->count; i++)
+        rungi_string_add(out, " %s", list->data[i]);
+    rungi_string_add(out, "%s, budget %s\n", list->count ? "" : " none",
+                     c->memory.budget
+                         ? rungi_text_bytes((uint64_t)c->memory.budget, budget, sizeof budget)
+                         : "none");
 }
 
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
@@ -75,7 +102,6 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
     int threads = rung_device_threads(s->device);
-    char how[96];
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
@@ -89,8 +115,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     add_batch(s, &out);
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
-        rungi_string_add(&out, "ranks      %d threads of this process: cpu:0 to cpu:%d, %s\n",
-                         s->ranks, s->ranks - 1, exchange_text(c, how, sizeof how));
+        add_ranks(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
                      s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
                      threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
@@ -98,6 +123,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
+    add_recompute(c, &out);
     if (c->exact)
         rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
     else
@@ -157,6 +183,38 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
     return r;
 }
 
+static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_string *out)
+{
+    rung_plan_memory m = rung_plan_memory_use(plan);
+    uint64_t optimizer = 0;
+    for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
+        optimizer += t->s->optimizer_state[i] ? m.params : 0;
+    char a[32], b[32], c[32], d[32], e[32], f[32];
+    rungi_string_add(
+        out,
+        "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
+        "buffers %s + optimizer %s + activations and workspace %s\n",
+        rungi_session_batch(t->s),
+        rungi_text_bytes(m.params + m.grads + m.buffers + optimizer + m.arena, a, sizeof a),
+        rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
+        rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(optimizer, e, sizeof e),
+        rungi_text_bytes(m.arena, f, sizeof f));
+    rungi_string_add(out,
+                     "activations and workspace: %.2f %% above the largest live set, %s = "
+                     "activations %s + their gradients %s + workspace %s\n",
+                     m.lower_bound ? ((double)m.arena / (double)m.lower_bound - 1) * 100 : 0,
+                     rungi_text_bytes(m.lower_bound, a, sizeof a),
+                     rungi_text_bytes(m.peak_activations, b, sizeof b),
+                     rungi_text_bytes(m.peak_gradients, c, sizeof c),
+                     rungi_text_bytes(m.peak_workspace, d, sizeof d));
+    int again;
+    double extra;
+    rung_plan_recomputed(plan, &again, &extra);
+    if (again)
+        rungi_string_add(out, "recompute: %d steps are done again, about %.1f %% more time\n",
+                         again, extra * 100);
+}
+
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
     const rung_graph *g = t->s->graph;
@@ -188,15 +246,7 @@ rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
     }
     rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
                      total.params, total.flops * 1e-6, total.bytes / 1024);
-    rung_plan_memory m = rung_plan_memory_use(plan);
-    char a[32], b[32], c[32], d[32], e[32];
-    rungi_string_add(
-        &out,
-        "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + buffers %s + "
-        "activations and workspace %s\n",
-        batch, rungi_text_bytes(m.params + m.grads + m.buffers + m.arena, a, sizeof a),
-        rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
-        rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(m.arena, e, sizeof e));
+    add_memory(t, plan, &out);
     free(types);
     return give(&out, text_out);
 }

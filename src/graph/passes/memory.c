@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory plan: lifetimes of the arena's tensors and a place for each, so that tensors that live at
-// the same time do not overlap. Placing is dynamic storage allocation, which is NP-hard; greedy by
-// size (largest first, lowest fitting place) is what TensorFlow Lite and others settled on
-// (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). Several
-// orders are tried and the best is taken.
+// Memory plan: lifetimes of the arena's tensors, the largest set that lives at once (no placement
+// can do with less), and a place for each (passes/place.c).
+#include "graph/passes/place.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "graph/plan.h"
@@ -32,7 +30,7 @@ static void note_use(void *user, const rungi_operand *operand, bool write)
     live_at(&l->p->tensors.data[root], l->step);
 }
 
-static void find_lifetimes(rung_plan *p)
+void rungi_plan_lifetimes(rung_plan *p)
 {
     for (size_t i = 0; i < p->tensors.count; i++)
         p->tensors.data[i].first = p->tensors.data[i].last = -1;
@@ -47,103 +45,10 @@ static void find_lifetimes(rung_plan *p)
             p->tensors.data[i].last = (int)p->steps.count;
 }
 
-// ---- placing ----------------------------------------------------------------------------------
-
-typedef struct item {
-    int tensor;
-    size_t bytes;
-    int first, last;
-    size_t offset;
-} item;
-
-static int by_size(const void *a, const void *b)
-{
-    const item *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return x->tensor - y->tensor;
-}
-
-static int by_area(const void *a, const void *b)
-{
-    const item *x = a, *y = b;
-    double ax = (double)x->bytes * (x->last - x->first + 1);
-    double ay = (double)y->bytes * (y->last - y->first + 1);
-    if (ax != ay)
-        return ax < ay ? 1 : -1;
-    return x->tensor - y->tensor;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const item *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first - y->first;
-    return by_size(a, b);
-}
-
-static int by_length(const void *a, const void *b)
-{
-    const item *x = a, *y = b;
-    int lx = x->last - x->first, ly = y->last - y->first;
-    return lx != ly ? ly - lx : by_size(a, b);
-}
-
-static int by_offset(const void *a, const void *b)
-{
-    const item *x = *(const item *const *)a, *y = *(const item *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-// Lowest place for item n among the first n, which are placed. `near` is scratch for n pointers.
-static size_t lowest_fit(const item *items, size_t n, const item **near)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        if (items[i].first <= items[n].last && items[n].first <= items[i].last)
-            near[count++] = &items[i];
-    qsort(near, count, sizeof *near, by_offset);
-    size_t place = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (near[i]->offset >= place + items[n].bytes)
-            break;
-        size_t end = near[i]->offset + near[i]->bytes;
-        if (end > place)
-            place = end;
-    }
-    return place;
-}
-
-static size_t place_in_order(item *items, size_t n, int (*order)(const void *, const void *),
-                             const item **near)
-{
-    size_t top = 0;
-    qsort(items, n, sizeof *items, order);
-    for (size_t i = 0; i < n; i++) {
-        items[i].offset = lowest_fit(items, i, near);
-        if (items[i].offset + items[i].bytes > top)
-            top = items[i].offset + items[i].bytes;
-    }
-    return top;
-}
-
-static size_t largest_live_set(const rung_plan *p, const item *items, size_t n)
-{
-    size_t largest = 0;
-    for (int step = 0; step <= (int)p->steps.count; step++) {
-        size_t live = 0;
-        for (size_t i = 0; i < n; i++)
-            if (items[i].first <= step && step <= items[i].last)
-                live += items[i].bytes;
-        if (live > largest)
-            largest = live;
-    }
-    return largest;
-}
-
 // Places in the instance's memory.
 static void place_kept(rung_plan *p)
 {
+    p->kept_bytes = 0;
     for (size_t i = 0; i < p->tensors.count; i++) {
         rungi_tensor *t = &p->tensors.data[i];
         if (t->kind != RUNGI_TENSOR_KEPT || t->root != (int)i)
@@ -153,44 +58,32 @@ static void place_kept(rung_plan *p)
     }
 }
 
-static void keep_places(rung_plan *p, const item *items, size_t n)
+// The arena's tensors as blocks: room for all of the plan's tensors is in `blocks`.
+static size_t list_blocks(const rung_plan *p, rungi_place_block *blocks)
 {
-    for (size_t i = 0; i < n; i++)
-        p->tensors.data[items[i].tensor].offset = items[i].offset;
-}
-
-rung_status rungi_plan_place(rung_plan *p)
-{
-    static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_start,
-                                                                by_length};
-    find_lifetimes(p);
-    place_kept(p);
-    item *items = calloc(p->tensors.count + 1, sizeof *items);
-    const item **near = calloc(p->tensors.count + 1, sizeof *near);
-    if (!items || !near) {
-        free(items);
-        free(near);
-        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory to plan memory");
-    }
     size_t n = 0;
     for (size_t i = 0; i < p->tensors.count; i++) {
         const rungi_tensor *t = &p->tensors.data[i];
         if (t->kind == RUNGI_TENSOR_ARENA && t->root == (int)i && t->first >= 0)
-            items[n++] = (item){.tensor = (int)i,
-                                .bytes = (t->bytes + ALIGN - 1) / ALIGN * ALIGN,
-                                .first = t->first,
-                                .last = t->last};
+            blocks[n++] = (rungi_place_block){.id = (int)i,
+                                              .bytes = (t->bytes + ALIGN - 1) / ALIGN * ALIGN,
+                                              .first = t->first,
+                                              .last = t->last};
     }
-    p->lower_bound = largest_live_set(p, items, n);
-    p->arena_bytes = SIZE_MAX;
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
-        size_t bytes = place_in_order(items, n, orders[i], near);
-        if (bytes < p->arena_bytes) {
-            p->arena_bytes = bytes;
-            keep_places(p, items, n);
-        }
-    }
-    free(items);
-    free(near);
-    return RUNG_OK;
+    return n;
+}
+
+rung_status rungi_plan_place(rung_plan *p)
+{
+    rungi_plan_lifetimes(p);
+    place_kept(p);
+    rungi_place_block *blocks = calloc(p->tensors.count + 1, sizeof *blocks);
+    RUNG_CHECK(blocks, RUNG_NO_MEMORY, "no memory to plan memory");
+    size_t n = list_blocks(p, blocks);
+    p->lower_bound = rungi_place_bound(blocks, n, &p->peak_step);
+    rung_status status = rungi_place_blocks(blocks, n, p->lower_bound, &p->arena_bytes);
+    for (size_t i = 0; i < n && status == RUNG_OK; i++)
+        p->tensors.data[blocks[i].id].offset = blocks[i].offset;
+    free(blocks);
+    return status;
 }

@@ -31,6 +31,8 @@ static int gradient_of(const rung_plan *p, const rungi_step *step)
 {
     const rungi_query *q = &step->q;
     int found = -1;
+    if (q->pass == RUNGI_FORWARD)
+        return -1; // an addition, or a forward step done again
     for (int i = 0; i < q->n_in; i++) {
         int grad = q->gin[i].buffer;
         if (grad < 0 || p->tensors.data[grad].kind != RUNGI_TENSOR_GRAD || q->gin[i].shape.rank < 2)

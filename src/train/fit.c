@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "data/source.h"
+#include "measure/resident.h"
+#include "optim/optimizer.h"
+#include "train/shards.h"
+
+const char *rung_fit_way_name(rung_fit_way way)
+{
+    static const char *const names[] = {"float32", "recompute", "recompute most"};
+    return names[way];
+}
+
+// ---- one prediction ---------------------------------------------------------------------------
+
+static rung_status make_plan(const rungi_session *s, bool training, int64_t count, rung_fit_way way,
+                             bool fuse, rung_plan **plan_out)
+{
+    rung_compile_options o = rungi_engine_plan_options(s->engine, training, count);
+    o.plan_only = true;
+    o.fuse = fuse;
+    o.arena = NULL;
+    o.recompute = way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
+    o.budget = way == RUNG_FIT_LEAST ? 1 : 0;
+    return rung_compile(s->graph, s->state, &o, plan_out);
+}
+
+// How many instances keep statistics when batches of these sizes are trained on: a plan has one,
+// and each further shard that runs it has its own.
+static int instances(const int64_t *batches, int n, int total, int shards, int64_t size)
+{
+    bool used[RUNGI_MAX_SHARDS] = {true}, any = false;
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < shards; k++)
+            if (rungi_shard_of(batches[i], total, k).count == size)
+                used[k] = any = true;
+    for (int k = 0; k < shards; k++)
+        count += used[k];
+    return any ? count : 0;
+}
+
+// Statistics of all plans of these batches, cut into `total` shards of which the first `shards` are
+// this rank's; their bytes do not depend on the batch.
+static uint64_t all_statistics(const int64_t *batches, int n, int total, int shards, uint64_t bytes)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < shards; k++) {
+            int64_t size = rungi_shard_of(batches[i], total, k).count;
+            bool counted = size == 0;
+            for (int j = 0; j <= i && !counted; j++)
+                for (int l = 0; l < (j < i ? shards : k) && !counted; l++)
+                    counted = rungi_shard_of(batches[j], total, l).count == size;
+            if (!counted)
+                sum += bytes * (uint64_t)instances(batches, n, total, shards, size);
+        }
+    return sum;
+}
+
+static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
+{
+    uint64_t bytes = 0;
+    rung_loader *loaders[] = {s->train_loader, s->val_loader};
+    for (int i = 0; i < 2; i++) {
+        rung_loader_info info;
+        if (!loaders[i])
+            continue;
+        rung_loader_describe(loaders[i], &info);
+        for (int f = 0; f < info.field_count; f++)
+            bytes += (uint64_t)info.slots * (uint64_t)batch * rungi_field_bytes(&info.fields[f]);
+    }
+    return bytes;
+}
+
+rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
+                              rung_fit_row *row, rung_plan **plan_out)
+{
+    return rungi_fit_predict_fused(s, batch, way, s->c->plan.fuse, row, plan_out);
+}
+
+rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
+                                    bool fuse, rung_fit_row *row, rung_plan **plan_out)
+{
+    int ranks = s->ranks > 1 ? s->ranks : 1;
+    int total = s->c->exact ? (int)s->c->train.shards : ranks, shards = total / ranks;
+    int64_t epoch = s->train_source ? s->train_source->count : batch;
+    int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
+    int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
+    int64_t most = rungi_shard_of(batches[0], total, 0).count;
+    uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
+    rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
+    rung_plan *plan = NULL, *eval = NULL;
+    *row = (rung_fit_row){.batch = batch, .way = way, .seconds = NAN};
+    RUNG_TRY(make_plan(s, true, most, way, fuse, &plan));
+    rung_plan_memory m = rung_plan_memory_use(plan);
+    uint64_t arena = m.arena;
+    if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER) {
+        rung_status status = make_plan(s, false, most, way, fuse, &eval);
+        if (status != RUNG_OK) {
+            rung_plan_destroy(&plan);
+            return status;
+        }
+        uint64_t needed = rung_plan_memory_use(eval).arena;
+        arena = needed > arena ? needed : arena;
+        rung_plan_destroy(&eval);
+    }
+    uint64_t workers = (uint64_t)rungi_engine_width(s->engine);
+    int again;
+    rung_plan_recomputed(plan, &again, &row->extra);
+    row->weights = flat;
+    row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
+    row->gradients = flat * (uint64_t)shards;
+    row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
+    row->workspace = workers * m.peak_workspace;
+    row->activations = workers * arena - row->workspace;
+    row->statistics = all_statistics(batches, n, total, shards, m.statistics);
+    row->peak = row->weights + row->buffers + row->gradients + row->optimizer + row->activations +
+                row->workspace + row->statistics;
+    row->loader = loader_bytes(s, batch);
+    *plan_out = plan;
+    return RUNG_OK;
+}
+
+// ---- the table --------------------------------------------------------------------------------
+
+typedef struct fitter {
+    rungi_session *s;
+    const rung_fit_options *o;
+    rung_fit *fit;
+    rungi_fit_times times;
+    uint64_t base; // resident before arenas and loaders
+    size_t room;
+} fitter;
+
+static rung_status predict(fitter *f, int64_t batch, rung_fit_way way, rung_fit_row *row)
+{
+    rung_plan *plan;
+    RUNG_TRY(rungi_fit_predict(f->s, batch, way, row, &plan));
+    row->fits = row->peak <= f->fit->memory;
+    // Weights and what is as large are resident already.
+    row->resident = f->base + row->activations + row->workspace + row->statistics + row->loader;
+    if (!f->o->no_times) {
+        double shards = f->s->c->exact ? (double)f->s->c->train.shards : 1;
+        double workers = rungi_engine_width(f->s->engine);
+        row->seconds =
+            rungi_fit_seconds(&f->times, plan) * ceil(shards / workers) + f->times.optimizer;
+    }
+    rung_plan_destroy(&plan);
+    return RUNG_OK;
+}
+
+static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
+{
+    rung_fit *fit = f->fit;
+    *any_fits = false;
+    for (int way = 0; way < RUNG_FIT_WAYS; way++) {
+        if ((size_t)fit->count == f->room) {
+            f->room = f->room ? f->room * 2 : 16;
+            rung_fit_row *rows = reallocarray(fit->rows, f->room, sizeof *rows);
+            RUNG_CHECK(rows, RUNG_NO_MEMORY, "no memory for a fit");
+            fit->rows = rows;
+        }
+        rung_fit_row *row = &fit->rows[fit->count];
+        RUNG_TRY(predict(f, batch, (rung_fit_way)way, row));
+        *any_fits |= row->fits;
+        fit->count++;
+    }
+    return RUNG_OK;
+}
+
+// The largest batch that fits, between one that does and one that does not.
+static rung_status find_largest(fitter *f, rung_fit_way way)
+{
+    enum { MOST = 1 << 20 };
+    int64_t low = 0, high = 0;
+    for (int64_t i = 0; i < f->fit->count; i++) {
+        const rung_fit_row *row = &f->fit->rows[i];
+        if (row->way == way && row->fits && row->batch > low)
+            low = row->batch;
+    }
+    for (int64_t i = 0; i < f->fit->count; i++) {
+        const rung_fit_row *row = &f->fit->rows[i];
+        if (row->way == way && !row->fits && row->batch > low && (!high || row->batch < high))
+            high = row->batch;
+    }
+    rung_fit_row row;
+    rung_plan *plan;
+    while (!high && low < MOST) {
+        int64_t next = low ? low * 2 : 1;
+        RUNG_TRY(rungi_fit_predict(f->s, next, way, &row, &plan));
+        rung_plan_destroy(&plan);
+        *(row.peak <= f->fit->memory ? &low : &high) = next;
+    }
+    // To about one in a hundred.
+    while (high - low > 1 && high - low > low / 100) {
+        int64_t middle = low + (high - low) / 2;
+        RUNG_TRY(rungi_fit_predict(f->s, middle, way, &row, &plan));
+        rung_plan_destroy(&plan);
+        *(row.peak <= f->fit->memory ? &low : &high) = middle;
+    }
+    f->fit->largest[way] = low;
+    return RUNG_OK;
+}
+
+// Bytes that the system could give a new process; 0 where it does not tell.
+static uint64_t available(void)
+{
+    char line[128];
+    unsigned long long kb = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (uint64_t)kb * 1024;
+}
+
+// Times the operators; without times on two samples, for what libraries keep once they have
+// computed, which the process has resident from then on.
+static rung_status measure(fitter *f)
+{
+    const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
+    int64_t batch = rungi_session_batch(f->s) < most ? rungi_session_batch(f->s) : most;
+    rung_fit_row row;
+    rung_plan *plan;
+    int64_t begin = rungi_now(f->s->context);
+    RUNG_TRY(rungi_fit_predict(f->s, batch, RUNG_FIT_KEEP, &row, &plan));
+    rung_status status = rungi_fit_measure(f->s, plan, &f->times);
+    rung_plan_destroy(&plan);
+    f->fit->measured_seconds = (double)(rungi_now(f->s->context) - begin) * 1e-9;
+    return status;
+}
+
+static rung_status fill(fitter *f)
+{
+    enum { HALVES = 3, DOUBLES = 6 };
+
+    bool fits = true;
+    int64_t batch = rungi_session_batch(f->s);
+    for (int i = 0; i < f->o->n_batches; i++)
+        RUNG_TRY(add_batch(f, f->o->batches[i], &fits));
+    for (int i = 0; i < HALVES && batch % 2 == 0; i++)
+        batch /= 2;
+    for (int i = 0; !f->o->n_batches && i < HALVES + DOUBLES && fits; i++, batch *= 2)
+        RUNG_TRY(add_batch(f, batch, &fits));
+    for (int way = 0; way < RUNG_FIT_WAYS; way++)
+        RUNG_TRY(find_largest(f, (rung_fit_way)way));
+    return RUNG_OK;
+}
+
+static rung_status run(fitter *f, rung_context *context, const rung_config *config)
+{
+    RUNG_TRY(rungi_session_create(context, config,
+                                  &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
+    rung_fit *fit = f->fit;
+    const rungi_train_config *c = f->s->c;
+    RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
+               "fit looks at one rank: give train.strategy=single and a rank's batch");
+    snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
+    snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
+    fit->batch = rungi_session_batch(f->s);
+    fit->threads = rung_device_threads(f->s->device);
+    fit->memory = f->o->memory       ? f->o->memory
+                  : c->memory.budget ? (uint64_t)c->memory.budget
+                                     : available() + rungi_resident();
+    RUNG_TRY(measure(f));
+    malloc_trim(0);
+    f->base = rungi_resident();
+    return fill(f);
+}
+
+rung_status rung_fit_run(rung_context *context, const rung_config *config,
+                         const rung_fit_options *options, rung_fit *fit_out)
+{
+    rung_fit fit = {0};
+    fitter f = {.o = options, .fit = &fit};
+    rung_status status = run(&f, context, config);
+    rung_error error = *rung_error_last();
+    rungi_session_destroy(&f.s);
+    rungi_array_fini(&f.times.list);
+    if (status != RUNG_OK) {
+        rung_fit_fini(&fit);
+        return rungi_fail_adopt(&error);
+    }
+    *fit_out = fit;
+    return RUNG_OK;
+}
+
+void rung_fit_fini(rung_fit *fit)
+{
+    free(fit->rows);
+    *fit = (rung_fit){0};
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session's configuration says about memory, and the optimizer's state in it.
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "optim/optimizer.h"
+#include "train/session.h"
+
+// Bytes of the device that training takes beside its arenas.
+static uint64_t beside_arenas(const rungi_session *s)
+{
+    rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
+    uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
+    uint64_t buffers = (uint64_t)s->state->buffer_bytes;
+    uint64_t shards = s->c->exact ? (uint64_t)(s->c->train.shards / s->ranks) : 1;
+    uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
+    // Each of the two training plans (full and last batches) keeps statistics as large as the
+    // running ones, for each shard.
+    return flat * (1 + shards) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
+           buffers * (1 + 2 * shards);
+}
+
+rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o)
+{
+    const rungi_memory_config *m = &s->c->memory;
+    const char *first = m->recompute.count ? m->recompute.data[0] : "none";
+    if (strcmp(first, "auto") == 0) {
+        o->recompute = RUNG_RECOMPUTE_AUTO;
+    } else if (strcmp(first, "none") != 0) {
+        o->recompute = RUNG_RECOMPUTE_LAYERS;
+        o->recompute_layers = (const char *const *)m->recompute.data;
+        o->n_recompute_layers = (int)m->recompute.count;
+    }
+    if (!m->budget)
+        return RUNG_OK;
+    char beside_text[32], budget_text[32];
+    uint64_t budget = (uint64_t)m->budget, beside = beside_arenas(s);
+    RUNG_CHECK(
+        beside < budget, RUNG_NO_MEMORY,
+        "memory.budget: weights, gradients and optimizer take %s, so that nothing is left of "
+        "%s",
+        rungi_text_bytes(beside, beside_text, sizeof beside_text),
+        rungi_text_bytes(budget, budget_text, sizeof budget_text));
+    int threads = rung_device_threads(s->device), shards = (int)s->c->train.shards / s->ranks;
+    int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
+    o->budget = (budget - beside) / (uint64_t)workers;
+    return RUNG_OK;
+}
+
+rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o)
+{
+    rungi_device_set_cap(s->device, (uint64_t)s->c->memory.budget);
+    rungi_comm_part part = rungi_session_optimizer_part(s);
+    uint64_t bytes = (uint64_t)part.count * sizeof(float);
+    for (int i = 0; i < rungi_optimizer_states(o); i++) {
+        RUNG_TRY(rung_device_alloc(s->device, bytes, "optimizer state",
+                                   (void **)&s->optimizer_state[i]));
+        memset(s->optimizer_state[i], 0, bytes);
+    }
+    return rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
+                                       part.begin + part.count, s->optimizer_state, &s->optimizer);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user is told when training finds no memory: what holds it, and what would help.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "graph/history.h"
+#include "train/fit.h"
+
+enum { REMEDIES = 8, SHOWN = 3, TENSORS = 3 };
+
+typedef struct remedy {
+    char what[64]; // settings
+    uint64_t peak;
+    double cost; // share of time, and what else it costs: the cheapest come first
+    char effect[48];
+} remedy;
+
+typedef struct remedies {
+    remedy list[REMEDIES];
+    int count;
+    uint64_t now, limit; // bytes: as configured; of the device, 0: not known
+} remedies;
+
+static void add(remedies *r, const char *what, uint64_t peak, double cost, const char *effect)
+{
+    if (r->count == REMEDIES || peak >= r->now)
+        return;
+    remedy *m = &r->list[r->count++];
+    *m = (remedy){.peak = peak, .cost = cost};
+    snprintf(m->what, sizeof m->what, "%s", what);
+    snprintf(m->effect, sizeof m->effect, "%s", effect);
+}
+
+static rung_status predict(const rungi_session *s, int64_t batch, rung_fit_way way, bool fuse,
+                           rung_fit_row *row)
+{
+    rung_plan *plan;
+    RUNG_TRY(rungi_fit_predict_fused(s, batch, way, fuse, row, &plan));
+    rung_plan_destroy(&plan);
+    return RUNG_OK;
+}
+
+static bool fits(const remedies *r, uint64_t peak)
+{
+    return !r->limit || peak <= r->limit;
+}
+
+// The largest half, quarter, ... of the batch that fits, if it is larger than *batch_out, which it
+// is stored to.
+static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch, rung_fit_way way,
+                             const char *with, double cost, int64_t *batch_out)
+{
+    rung_fit_row row;
+    char what[64];
+    for (int64_t less = batch / 2; less > *batch_out; less /= 2) {
+        RUNG_TRY(predict(s, less, way, s->c->plan.fuse, &row));
+        if (!fits(r, row.peak))
+            continue;
+        snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s", less, with);
+        add(r, what, row.peak, cost, "a smaller batch");
+        *batch_out = less;
+        break;
+    }
+    return RUNG_OK;
+}
+
+static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit_way way,
+                                 remedies *r)
+{
+    rung_fit_row row;
+    char effect[48];
+    if (!s->c->plan.fuse) {
+        RUNG_TRY(predict(s, batch, way, true, &row));
+        if (fits(r, row.peak))
+            add(r, "plan.fuse=true", row.peak, -0.1, "no slower");
+    }
+    if (way == RUNG_FIT_KEEP) {
+        RUNG_TRY(predict(s, batch, RUNG_FIT_CHEAP, s->c->plan.fuse, &row));
+        snprintf(effect, sizeof effect, "%.0f %% more time", row.extra * 100);
+        if (fits(r, row.peak))
+            add(r, "memory.recompute=auto", row.peak, row.extra, effect);
+    }
+    int64_t smaller = 0;
+    RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));
+    return way != RUNG_FIT_KEEP
+               ? RUNG_OK
+               : add_batch(r, s, batch, RUNG_FIT_LEAST, " memory.recompute=auto", 0.5, &smaller);
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    double x = ((const remedy *)a)->cost, y = ((const remedy *)b)->cost;
+    return (x > y) - (x < y);
+}
+
+static void add_tensors(const rung_plan *plan, rungi_string *out)
+{
+    rungi_held held[TENSORS];
+    int n = rungi_plan_largest(plan, plan->peak_step, held, TENSORS);
+    for (int i = 0; i < n; i++) {
+        char shape[RUNG_SHAPE_TEXT], bytes[32];
+        rungi_string_add(out, "%s%s %s %s (%s)",
+                         i ? ", " : "; largest at the peak: ", held[i].layer,
+                         rung_shape_text(&held[i].shape, shape, sizeof shape),
+                         rungi_text_bytes(held[i].bytes, bytes, sizeof bytes),
+                         rungi_memory_kind_name(held[i].kind));
+    }
+}
+
+static void add_remedies(remedies *r, rungi_string *out)
+{
+    qsort(r->list, (size_t)r->count, sizeof *r->list, by_cost);
+    for (int i = 0; i < r->count && i < SHOWN; i++) {
+        char bytes[32];
+        rungi_string_add(out, "%s%s (peak %s, %s)",
+                         i ? ", or " : "; what would help: ", r->list[i].what,
+                         rungi_text_bytes(r->list[i].peak, bytes, sizeof bytes), r->list[i].effect);
+    }
+}
+
+static rung_status tell(const rungi_session *s, int64_t batch, rungi_string *out)
+{
+    rung_fit_row row;
+    rung_plan *plan;
+    const rungi_texts *list = &s->c->memory.recompute;
+    bool keeps = !list->count || strcmp(list->data[0], "auto") != 0;
+    rung_fit_way way = keeps ? RUNG_FIT_KEEP : RUNG_FIT_LEAST;
+    char now[32];
+    RUNG_TRY(rungi_fit_predict(s, batch, way, &row, &plan));
+    remedies r = {.now = row.peak, .limit = rung_device_memory(s->device).cap};
+    if (s->c->memory.budget)
+        r.limit = (uint64_t)s->c->memory.budget;
+    rungi_string_add(out, "; a batch of %" PRId64 " takes %s of the device", batch,
+                     rungi_text_bytes(row.peak, now, sizeof now));
+    add_tensors(plan, out);
+    rung_plan_destroy(&plan);
+    RUNG_TRY(find_remedies(s, batch, way, &r));
+    add_remedies(&r, out);
+    return RUNG_OK;
+}
+
+rung_status rungi_session_no_memory(const rungi_session *s, int64_t batch, rung_status status)
+{
+    if (status != RUNG_NO_MEMORY || !s->engine)
+        return status;
+    rung_error error = *rung_error_last();
+    rungi_string out = {0};
+    rungi_string_add(&out, "%s", error.message);
+    if (tell(s, batch, &out) == RUNG_OK && !out.failed)
+        snprintf(error.message, sizeof error.message, "%s", rungi_string_text(&out));
+    rungi_string_fini(&out);
+    return rungi_fail_adopt(&error);
+}

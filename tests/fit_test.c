@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rung_fit_run predicts is what the device holds at most when the network is trained: within
+// one in a hundred, for all built-in networks.
+#include "training.h"
+
+#include <math.h>
+
+#include "rung/fit.h"
+#include "train/trainer.h"
+
+// 22 pictures in batches of 8: the last one has 6. Validation takes batches of 8 too.
+#define DATA(shape)                                                                               \
+    "device: {threads: 1}\n"                                                                      \
+    "data: {source: synthetic, batch_size: 8, synthetic: {shape: " shape ", count: 22, classes: " \
+    "4}}\n"                                                                                       \
+    "plan: {layout: channels_last, kernels: own, fuse: true}\n"                                   \
+    "train: {epochs: 1}\n"
+
+typedef struct network {
+    const char *name, *yaml;
+} network;
+
+static const network networks[] = {
+    {"mlp", DATA("[1, 28, 28]") "model: {name: mlp, hidden: [64]}\n"},
+    {"lenet5", DATA("[1, 28, 28]") "model: {name: lenet5}\n"},
+    {"fashion_cnn", DATA("[1, 28, 28]") "model: {name: fashion_cnn}\n"},
+    {"dlf_cnn", DATA("[3, 32, 32]") "model: {name: dlf_cnn}\n"},
+    {"resnet18", DATA("[3, 16, 16]") "model: {name: resnet18, stem: cifar}\n"},
+};
+
+static uint64_t measured_peak(const char *yaml, const char *const *overrides)
+{
+    training_log log;
+    rung_context *context = training_context(&log);
+    rung_config *config = training_config(context, yaml, overrides);
+    rung_trainer *trainer;
+    assert_ok(rung_trainer_create(context, config, NULL, &trainer));
+    assert_ok(rung_trainer_fit(trainer, NULL));
+    uint64_t peak = rung_device_memory(trainer->s->device).peak_live;
+    rung_trainer_destroy(&trainer);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+    return peak;
+}
+
+static void check(const network *n, const char *const *overrides, rung_fit_way way)
+{
+    training_log log;
+    rung_fit fit;
+    const int64_t batch = 8;
+    uint64_t peak = measured_peak(n->yaml, overrides);
+    rung_context *context = training_context(&log);
+    rung_config *config = training_config(context, n->yaml, overrides);
+    assert_ok(rung_fit_run(
+        context, config,
+        &(rung_fit_options){.batches = &batch, .n_batches = 1, .no_times = true, .memory = peak},
+        &fit));
+    assert_int_equal(fit.count, RUNG_FIT_WAYS);
+    const rung_fit_row *row = &fit.rows[way];
+    print_message("%s, %s: predicted %lu, measured %lu\n", n->name, overrides[0],
+                  (unsigned long)row->peak, (unsigned long)peak);
+    assert_true(fabs((double)row->peak / (double)peak - 1) <= 0.01);
+    assert_int_equal(row->peak, row->weights + row->buffers + row->gradients + row->optimizer +
+                                    row->activations + row->workspace + row->statistics);
+    assert_true(isnan(row->seconds));
+    rung_fit_fini(&fit);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
+static void every_network(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        check(&networks[i], (const char *const[]){"optim.name=adamw", NULL}, RUNG_FIT_KEEP);
+        check(&networks[i], (const char *const[]){"memory.recompute=auto", NULL}, RUNG_FIT_CHEAP);
+        // Four shards of 2 and of 2, 2, 1, 1 samples; three of them at once.
+        check(&networks[i],
+              (const char *const[]){"exact=true", "device.threads=3", "optim.momentum=0.9", NULL},
+              RUNG_FIT_KEEP);
+    }
+}
+
+static void no_network_is_left_out(void **state)
+{
+    (void)state;
+    for (int i = 0; rung_model_name(i); i++)
+        assert_string_equal(networks[i].name, rung_model_name(i));
+}
+
+// The largest batch is the last one that is within the limit, to one in a hundred.
+static void the_largest_batch(void **state)
+{
+    (void)state;
+    training_log log;
+    rung_fit fit, around;
+    rung_context *context = training_context(&log);
+    rung_config *config = training_config(
+        context, networks[3].yaml,
+        (const char *const[]){"data.synthetic.count=100000", "train.eval_every=never", NULL});
+    rung_fit_options o = {.memory = 64 << 20, .no_times = true};
+    assert_ok(rung_fit_run(context, config, &o, &fit));
+    int64_t keep = fit.largest[RUNG_FIT_KEEP], least = fit.largest[RUNG_FIT_LEAST];
+    print_message("%d, %d\n", (int)keep, (int)least);
+    assert_true(keep > 8 && least > keep && least >= fit.largest[RUNG_FIT_CHEAP]);
+    const int64_t batches[] = {keep, keep + 2 + keep / 50};
+    o.batches = batches;
+    o.n_batches = 2;
+    assert_ok(rung_fit_run(context, config, &o, &around));
+    assert_true(around.rows[RUNG_FIT_KEEP].fits);
+    assert_false(around.rows[RUNG_FIT_WAYS + RUNG_FIT_KEEP].fits);
+    rung_fit_fini(&around);
+    rung_fit_fini(&fit);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
+// Times are of this machine: only that they are there, and grow with the batch.
+static void times(void **state)
+{
+    (void)state;
+    training_log log;
+    rung_fit fit;
+    const int64_t batches[] = {2, 64};
+    rung_context *context = training_context(&log);
+    rung_config *config = training_config(context, networks[2].yaml, NULL);
+    assert_ok(rung_fit_run(context, config, &(rung_fit_options){.batches = batches, .n_batches = 2},
+                           &fit));
+    assert_true(fit.measured_seconds > 0 && fit.memory > 0);
+    assert_true(fit.rows[0].seconds > 0);
+    assert_true(fit.rows[RUNG_FIT_WAYS].seconds > fit.rows[0].seconds);
+    assert_true(fit.rows[RUNG_FIT_WAYS + RUNG_FIT_LEAST].seconds >=
+                fit.rows[RUNG_FIT_WAYS].seconds);
+    rung_fit_fini(&fit);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_network),
+        cmocka_unit_test(no_network_is_left_out),
+        cmocka_unit_test(the_largest_batch),
+        cmocka_unit_test(times),
+    };
+    return RUN_TESTS(tests);
+}
