@@ -64,6 +64,8 @@ static bool read_png(png_structp png, png_infop info, png_job *job, rung_status 
         return false;
     png_set_read_fn(png, job, give_bytes);
     png_set_user_limits(png, RUNG_IMAGE_PIXELS_MAX, RUNG_IMAGE_PIXELS_MAX);
+    // What is said besides the pixels is passed over: libpng asks for memory before it is there.
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     int type = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
     // Deflate makes at most 1032 bytes of one: no memory for what cannot be there.
