@@ -3,6 +3,7 @@
 // raw pixels:
 //
 //   loader supply FOLDER WORKERS BATCH    batches of random_resized_crop 224, flip, normalize
+//   loader small FOLDER WORKERS BATCH     the same of random_crop 32 with 4 pixels of padding
 //   loader decode FOLDER THREADS BATCH    the limit: every picture decoded whole from memory by
 //                                         libjpeg-turbo, nothing else
 //   loader raw PACK WORKERS BATCH         batches of the pack's pixels, shuffled
@@ -49,15 +50,14 @@ typedef struct bench {
 
 // ---- supply
 
-static rung_status open_loader(bench *b)
+static rung_status open_augmented(bench *b, rung_transform first)
 {
-    const rung_transform steps[] = {
-        {.kind = RUNG_TRANSFORM_RANDOM_RESIZED_CROP, .height = 224, .width = 224},
-        {.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP},
-        {.kind = RUNG_TRANSFORM_TO_FLOAT},
-        {.kind = RUNG_TRANSFORM_NORMALIZE,
-         .mean = {0.485f, 0.456f, 0.406f},
-         .std = {0.229f, 0.224f, 0.225f}}};
+    const rung_transform steps[] = {first,
+                                    {.kind = RUNG_TRANSFORM_RANDOM_HORIZONTAL_FLIP},
+                                    {.kind = RUNG_TRANSFORM_TO_FLOAT},
+                                    {.kind = RUNG_TRANSFORM_NORMALIZE,
+                                     .mean = {0.485f, 0.456f, 0.406f},
+                                     .std = {0.229f, 0.224f, 0.225f}}};
     return rung_loader_create(b->context, b->source,
                               &(rung_loader_options){.batch_size = b->batch,
                                                      .shuffle = true,
@@ -66,6 +66,20 @@ static rung_status open_loader(bench *b)
                                                      .transforms = steps,
                                                      .transform_count = 4},
                               &b->loader);
+}
+
+static rung_status open_loader(bench *b)
+{
+    return open_augmented(
+        b,
+        (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_RESIZED_CROP, .height = 224, .width = 224});
+}
+
+static rung_status open_small(bench *b)
+{
+    return open_augmented(
+        b, (rung_transform){
+               .kind = RUNG_TRANSFORM_RANDOM_CROP, .height = 32, .width = 32, .padding = 4});
 }
 
 static rung_status open_raw(bench *b)
@@ -246,6 +260,7 @@ static rung_status begin(bench *b, int argc, char **argv)
         bool pack;
         rung_status (*begin)(bench *b);
     } modes[] = {{"supply", false, open_loader},
+                 {"small", false, open_small},
                  {"decode", false, read_all},
                  {"raw", true, open_raw},
                  {"copy", true, make_slots}};
@@ -254,7 +269,7 @@ static rung_status begin(bench *b, int argc, char **argv)
     while (argc == 5 && mode < MODES && strcmp(argv[1], modes[mode].name) != 0)
         mode++;
     RUNG_CHECK(argc == 5 && mode < MODES, RUNG_INVALID,
-               "usage: loader supply|decode|raw|copy FOLDER|PACK THREADS BATCH");
+               "usage: loader supply|small|decode|raw|copy FOLDER|PACK THREADS BATCH");
     b->threads = atoi(argv[3]);
     b->batch = atol(argv[4]);
     RUNG_CHECK(b->threads >= 0 && b->threads <= MAX_THREADS && b->batch > 0, RUNG_INVALID,

@@ -61,7 +61,8 @@ def make_step(name, batch, variant):
             times[kind].append(time.perf_counter() - begin)
     kind = min(times, key=lambda key: statistics.median(times[key]))
     del optimizers  # and the state of the other one
-    return step_with(optimizer_of(kind)), f"{kind} optimizer"
+    capability = torch.backends.cpu.get_cpu_capability()
+    return step_with(optimizer_of(kind)), f"{kind} optimizer, {capability}"
 
 
 def peak_resident():

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of the loader's benchmarks: batches of torchvision's ImageFolder through DataLoader,
-RandomResizedCrop 224, flip, normalize, timed on request.
+RandomResizedCrop 224 (or RandomCrop 32 with padding 4), flip, normalize, timed on request.
 
-Usage: peer_loader.py FOLDER BATCH VARIANT WORKERS
+Usage: peer_loader.py FOLDER BATCH VARIANT WORKERS CROP
 
-VARIANT: pil (Pillow decodes and resizes) or io (torchvision.io decodes, v2 resizes tensors). Prints
+VARIANT: pil (Pillow decodes and resizes) or io (torchvision.io decodes, v2 resizes tensors). CROP:
+resized or padded. Prints
 "ready DESCRIPTION" and answers lines of stdin as bench/loader.c does.
 """
 import os
@@ -24,12 +25,12 @@ def read_tensor(path):
     return decode_image(read_file(path), mode=ImageReadMode.RGB)
 
 
-def make_set(folder, variant):
+def make_set(folder, variant, crop):
     end = [v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
-    crop = v2.RandomResizedCrop(224, antialias=True)
+    first = v2.RandomCrop(32, padding=4) if crop == "padded" else v2.RandomResizedCrop(224, antialias=True)
     if variant == "io":
-        return ImageFolder(folder, v2.Compose([crop, *end]), loader=read_tensor)
-    return ImageFolder(folder, v2.Compose([crop, v2.PILToTensor(), *end]))
+        return ImageFolder(folder, v2.Compose([first, *end]), loader=read_tensor)
+    return ImageFolder(folder, v2.Compose([first, v2.PILToTensor(), *end]))
 
 
 def peak_kb():
@@ -56,8 +57,8 @@ def main():
     folder, batch, variant, workers = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     torch.set_num_threads(1 if workers else len(os.sched_getaffinity(0)))
     options = {"persistent_workers": True, "prefetch_factor": 4} if workers else {}
-    loader = torch.utils.data.DataLoader(make_set(folder, variant), batch_size=batch, shuffle=True,
-                                         num_workers=workers, drop_last=True, **options)
+    loader = torch.utils.data.DataLoader(make_set(folder, variant, sys.argv[5]), batch_size=batch,
+                                         shuffle=True, num_workers=workers, drop_last=True, **options)
     source = batches(loader)
     next(source)
     print(f"ready torch {torch.__version__}, torchvision {torchvision.__version__}, {workers} workers",

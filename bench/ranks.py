@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmarks of several ranks on one machine: one thread each, beside one rank with all threads."""
+import json
+import os
 import statistics
+import subprocess
+import tempfile
 
 import steps
 import workers
@@ -18,18 +22,23 @@ def chosen_switches():
     return [*steps.settings("cnn"), *steps.our_variants("dlf_cnn")[0].split()]
 
 
-def compare(name, sides, over, under, effort, seconds, tell):
-    """The result of rounds over two sides; `sides` maps a name to a function that starts it."""
+def measure(sides, effort, seconds, tell):
+    """Rounds over some sides; `sides` maps a name to a function that starts it."""
     started = {}
     try:
         for side, start in sides.items():
             started[side] = start()
-        rounds = Rounds(started, seconds * effort.scale, effort.count, tell)
+        return Rounds(started, seconds * effort.scale, effort.count, tell)
     except Failed as error:
         raise NotAvailable(str(error)) from None
     finally:
         for worker in started.values():
             worker.close()
+
+
+def compare(name, sides, over, under, effort, seconds, tell):
+    """The result of rounds over two sides."""
+    rounds = measure(sides, effort, seconds, tell)
     for side in sides:
         tell(f"{name}: {side}: {spread_text(rounds.blocks[side])}")
     ratios = rounds.ratios(over, under)
@@ -83,3 +92,72 @@ def ddp2(smoke, tell):
         "rung": lambda: workers.ours(of_ranks(chosen_switches()), bind=False),
         peer: lambda: workers.peer_ddp("dlf_cnn", 64, RANKS, best),
     }, peer, "rung", effort, 1.5, tell)
+
+
+# Two emulated devices of 20 GFLOP/s, so that a step takes about as long as its gradients would on
+# the link: all of the shorter one can be hidden.
+LINKED = ["device.op_rate=20", "ddp.bucket_size=1MiB", "data.batch_size=16"]
+LINK = "ddp.link_rate=0.125"
+
+
+def overlap(smoke, tell):
+    """ratio: the longer of computation and communication over the step time, on emulated devices with
+    an emulated link."""
+    workers.need_programs()
+    chosen = [*of_ranks(chosen_switches()), *LINKED]
+    serial = [*chosen, LINK, "ddp.overlap=false"]
+    rounds = measure({
+        "without link": lambda: workers.ours(chosen, bind=False),
+        "after backward": lambda: workers.ours(serial, bind=False),
+        "during backward": lambda: workers.ours([*chosen, LINK], bind=False),
+    }, steps.Quick(smoke), 2.0, tell)
+    bound, ratios = [], []
+    for alone, after, during in zip(*rounds.blocks.values()):
+        bound.append(max(alone, after - alone))
+        ratios.append(bound[-1] / during)
+    for side, blocks in rounds.blocks.items():
+        tell(f"overlap: {side}: {spread_text(blocks)}")
+    tell(f"overlap: bound {spread_text(bound)}; {rounds.notes()}")
+    return {"unit": "ms", "ours": "during backward", "ours_values": rounds.blocks["during backward"],
+            "peer": "max(computation, communication)", "peer_values": bound, "ratios": ratios, "rounds": rounds,
+            "others": f"after backward={statistics.median(rounds.blocks['after backward']):.5g}"}
+
+
+# Four GPUs with a loader and a network, in slow motion.
+FOUR = ["exact=true", "device.threads=1", "device.op_rate=1", "train.steps=40", "train.eval_every=never",
+        "data.num_workers=1", "ddp.link_delay=200us", "ddp.link_rate=1", "checkpoint.every=never"]
+
+
+def train(ranks, folder):
+    """(seconds of training, folder of the run) of examples/ddp.yaml on emulated devices."""
+    run = os.path.join(folder, f"ranks-{ranks}-{len(os.listdir(folder))}")
+    done = subprocess.run([os.path.join(workers.ROOT, "build", "rung"), "train", "--quiet",
+                           os.path.join(workers.ROOT, "examples", "ddp.yaml"), *FOUR, f"train.ranks={ranks}",
+                           "--run", run],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env=workers.environment(bind=False))
+    if done.returncode:
+        raise NotAvailable((done.stderr.strip().splitlines() or ["rung train failed"])[-1])
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        end = json.loads(file.readlines()[-1])
+    return sum(end["ms"].values()) / 1e3 - end["ms"]["checkpoint"] / 1e3, run
+
+
+def four_devices(smoke, tell):
+    """ratio: time of training on one emulated device over that on four, with equal results."""
+    times = {1: [], 4: []}
+    with tempfile.TemporaryDirectory(prefix="rung-four-") as folder:
+        for i in range(1 if smoke else 5):
+            runs = {}
+            for ranks in (1, 4) if i % 2 == 0 else (4, 1):
+                seconds, runs[ranks] = train(ranks, folder)
+                times[ranks].append(seconds)
+            same = subprocess.run([os.path.join(workers.ROOT, "build", "rung"), "compare", runs[1], runs[4]],
+                                  capture_output=True, text=True)
+            if same.returncode:
+                raise NotAvailable(f"1 and 4 devices give different results: {same.stdout.strip()}")
+            tell(f"four_devices: round {i + 1}: 1 device {times[1][-1]:.3f} s, 4 devices {times[4][-1]:.3f} s, "
+                 "same bits")
+    ratios = [a / b for a, b in zip(times[1], times[4])]
+    return {"unit": "s", "ours": "4 devices", "ours_values": times[4], "peer": "1 device", "peer_values": times[1],
+            "ratios": ratios}

@@ -5,16 +5,20 @@
 //
 //   step [--timeline-off] KEY=VALUE...
 //
-// Prints "ready", then answers lines of stdin:
+// Prints "ready" and what the libraries compute with, then answers lines of stdin:
 //   run N   takes N steps and prints their times in milliseconds, in one line
 //   rss     prints the highest resident size of the process in kB
 //   quit    ends (so does the end of stdin)
 // Mistakes end the program with one line on stderr and status 1.
+#include <cblas.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/context.h"
+#include "base/error.h"
 #include "measure/resident.h"
 #include "rung/config.h"
 #include "train/crew.h"
@@ -82,7 +86,8 @@ static rung_status serve(program *p)
 {
     char line[256];
     long steps;
-    printf("ready\n");
+    printf("ready oneDNN isa 0x%x, OpenBLAS %s\n", (unsigned)dnnl_get_effective_cpu_isa(),
+           openblas_get_corename());
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0) {
         rung_status status = RUNG_OK;
@@ -96,6 +101,20 @@ static rung_status serve(program *p)
             return status;
         fflush(stdout);
     }
+    return RUNG_OK;
+}
+
+// device.isa holds for our kernels; libraries must have been told by their environment variables.
+static rung_status check_libraries(const rung_config *config)
+{
+    static const char *const with_avx512[] = {"SkylakeX", "Cooperlake", "Sapphirerapids"};
+    if (rung_config_isa(config) != RUNG_ISA_AVX2)
+        return RUNG_OK;
+    RUNG_CHECK(!((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)dnnl_cpu_isa_avx2),
+               RUNG_INVALID, "device.isa is avx2, and oneDNN uses more: set DNNL_MAX_CPU_ISA=AVX2");
+    for (size_t i = 0; i < sizeof with_avx512 / sizeof *with_avx512; i++)
+        RUNG_CHECK(strcasecmp(openblas_get_corename(), with_avx512[i]) != 0, RUNG_INVALID,
+                   "device.isa is avx2, and OpenBLAS uses AVX-512: set OPENBLAS_CORETYPE=Haswell");
     return RUNG_OK;
 }
 
@@ -125,8 +144,7 @@ static rung_status begin_all(program *p)
         return rung_error_set(RUNG_NO_MEMORY, "no memory for %d ranks", ranks);
     if (ranks == 1)
         return begin(p, p->context, NULL, 0);
-    rung_status status = rungi_crew_create(p->context, ranks,
-                                           &(rungi_comm_options){.context = p->context}, &p->crew);
+    rung_status status = rungi_crew_for(p->context, rungi_config_values(p->config), NULL, &p->crew);
     return status == RUNG_OK ? rungi_crew_run(p->crew, begin_member, p) : status;
 }
 
@@ -162,6 +180,8 @@ int main(int argc, char **argv)
             status = rung_config_override(config, argv[i]);
     }
     p.config = config;
+    if (status == RUNG_OK)
+        status = check_libraries(config);
     if (status == RUNG_OK)
         status = rung_context_create(
             &(rung_context_options){.log = log_line, .isa = rung_config_isa(config)}, &p.context);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmarks of the data supply: photographs of ImageNet through RandomResizedCrop 224, flip and
-normalize, in batches of 64."""
+normalize, and CIFAR-10's pictures through RandomCrop 32 with padding, in batches of 64."""
 import os
 import shutil
 import statistics
@@ -63,11 +63,27 @@ def raw_pack():
     photographs()
     path = os.path.join(workers.PROGRAMS, "photographs.pack")
     if not os.path.isfile(path):
-        rung = os.path.join(os.path.dirname(workers.PROGRAMS), "rung")
-        made = subprocess.run([rung, "convert", FOLDER, path, "--raw", "224x224", "-q"], capture_output=True, text=True)
-        if made.returncode:
-            raise NotAvailable(made.stderr.strip() or "rung convert failed")
+        convert(FOLDER, path, "--raw", "224x224")
     return path
+
+
+def small_pictures():
+    """CIFAR-10's training pictures as JPEGs in class folders, from cifar10-jpeg.tar.zst of $RUNG_DATA when
+    missing."""
+    archive = os.path.join(os.environ.get("RUNG_DATA", ""), "cifar10-jpeg.tar.zst")
+    path = os.path.join(workers.PROGRAMS, "cifar10")
+    if not os.path.isdir(path):
+        if not os.path.isfile(archive):
+            raise NotAvailable("no pictures: RUNG_DATA must name the folder of cifar10-jpeg.tar.zst")
+        convert(archive, path, "--to", "folder", "--split", "train")
+    return path
+
+
+def convert(source, target, *options):
+    rung = os.path.join(os.path.dirname(workers.PROGRAMS), "rung")
+    made = subprocess.run([rung, "convert", source, target, *options, "-q"], capture_output=True, text=True)
+    if made.returncode:
+        raise NotAvailable(made.stderr.strip() or "rung convert failed")
 
 
 def ours(mode, threads, data=FOLDER):
@@ -75,9 +91,9 @@ def ours(mode, threads, data=FOLDER):
                                   str(BATCH)], workers.environment(bind=False)))
 
 
-def peer(variant, count):
-    return Steady(Worker("DataLoader", [workers.TORCH, os.path.join(workers.HERE, "peer_loader.py"), FOLDER,
-                                        str(BATCH), variant, str(count)],
+def peer(variant, count, folder=FOLDER, crop="resized"):
+    return Steady(Worker("DataLoader", [workers.TORCH, os.path.join(workers.HERE, "peer_loader.py"), folder,
+                                        str(BATCH), variant, str(count), crop],
                          workers.environment(peer=True, bind=False)))
 
 
@@ -85,13 +101,13 @@ def rate(ms):
     return BATCH * 1e3 / ms
 
 
-def choose_peer(smoke, tell):
+def choose_peer(smoke, tell, start=peer):
     """The fastest of Pillow and torchvision.io, each with some numbers of workers."""
     found, refused = {}, {}
     for variant in ("io", "pil"):
         for count in sorted({len(CORES), 2 * len(CORES)} if not smoke else {len(CORES)}):
             try:
-                side = peer(variant, count)
+                side = start(variant, count)
             except Failed as error:
                 refused[f"{variant}, {count} workers"] = str(error)
                 continue
@@ -128,17 +144,29 @@ def measure(name, smoke, tell, start_other, other_name, start_ours=lambda: ours(
             "rounds": rounds}
 
 
+def beside_peer(name, smoke, tell, start_peer, start_ours):
+    workers.need_torch()
+    tell(f"{name}: choosing DataLoader's variant")
+    (variant, count), found = choose_peer(smoke, tell, start_peer)
+    result = measure(name, smoke, tell, lambda: start_peer(variant, count),
+                     f"DataLoader {variant}, {count} workers", start_ours)
+    others = [f"{v} {n} workers~{rate(ms):.0f} img/s" for (v, n), ms in found.items() if (v, n) != (variant, count)]
+    return {**result, "others": "; ".join(others)}
+
+
 def loader(smoke, tell):
     """ratio: DataLoader's time of a batch over ours."""
     workers.need_programs()
     photographs()
-    workers.need_torch()
-    tell("loader: choosing DataLoader's variant")
-    (variant, count), found = choose_peer(smoke, tell)
-    result = measure("loader", smoke, tell, lambda: peer(variant, count),
-                     f"DataLoader {variant}, {count} workers")
-    others = [f"{v} {n} workers~{rate(ms):.0f} img/s" for (v, n), ms in found.items() if (v, n) != (variant, count)]
-    return {**result, "others": "; ".join(others)}
+    return beside_peer("loader", smoke, tell, peer, lambda: ours("supply", len(CORES)))
+
+
+def cifar(smoke, tell):
+    """ratio: the same of CIFAR-10's training pictures."""
+    workers.need_programs()
+    folder = small_pictures()
+    return beside_peer("cifar", smoke, tell, lambda variant, count: peer(variant, count, folder, "padded"),
+                       lambda: ours("small", len(CORES), folder))
 
 
 def loader_limit(smoke, tell):

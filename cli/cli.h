@@ -73,6 +73,9 @@ const char *cli_value(const cli_arguments *arguments, const char *name);
 rung_status cli_load_config(rung_context *context, const cli_arguments *arguments, const char *path,
                             rung_config **config_out);
 
+// The path of this program, to start it again. Errors: RUNG_IO.
+rung_status cli_own_path(char *out, size_t size);
+
 // Makes a context that logs to stderr like main's, with the cap on instruction sets of a
 // configuration (known only after it was read). The caller owns it.
 rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -23,6 +24,15 @@ rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,
         .isa = isa,
     };
     return rung_context_create(&options, context_out);
+}
+
+rung_status cli_own_path(char *out, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", out, size - 1);
+    if (length < 0)
+        return rung_error_set(RUNG_IO, "the path of this program is not known");
+    out[length] = 0;
+    return RUNG_OK;
 }
 
 static rung_status run_verb(const cli_arguments *arguments)
@@ -63,6 +73,8 @@ int main(int count, char **list)
     if (status != RUNG_OK)
         fprintf(stderr, "rung: %s\n", rung_error_last()->message);
     cli_arguments_fini(&arguments);
+    fflush(stderr);
+    rung_ranks_end(status != RUNG_OK && !cli_stop_signal());
     if (status == RUNG_CANCELLED && cli_stop_signal())
         return 128 + cli_stop_signal();
     return rung_status_exit(status);

@@ -16,7 +16,9 @@ enum {
 
 void cli_progress_init(cli_progress *p, FILE *out, bool quiet)
 {
-    *p = (cli_progress){.out = out, .terminal = isatty(fileno(out)), .quiet = quiet};
+    // What mpirun gives its processes looks like a terminal, and ends in a log.
+    bool terminal = isatty(fileno(out)) && !rung_ranks_launched();
+    *p = (cli_progress){.out = out, .terminal = terminal, .quiet = quiet};
 }
 
 // "-nan" is no better a number than "nan".

@@ -87,9 +87,11 @@ static void print_end(const rung_ladder_result *r, const char *run, const char *
                c->epochs, c->best_metric, c->base_metric, c->margin,
                c->equal ? "equal" : "NOT EQUAL");
         printf("epoch: %.1f s, base %.1f s (%.2fx); checkpoint reloads to the same counts: %s; "
-               "each sample once an epoch: %s\n",
+               "%s: %s\n",
                c->best_seconds, c->base_seconds, c->base_seconds / c->best_seconds,
-               c->reload_equal ? "yes" : "NO", c->coverage_ok ? "yes" : "NO");
+               c->reload_equal ? "yes" : "NO",
+               c->weighted ? "as many samples drawn" : "each sample once an epoch",
+               c->coverage_ok ? "yes" : "NO");
     } else if (*c->detail) {
         printf("confirmation %s\n", c->detail);
     }
@@ -107,15 +109,6 @@ static void choose_run(char *out, size_t size)
     }
 }
 
-static rung_status own_path(char *out, size_t size)
-{
-    ssize_t length = readlink("/proc/self/exe", out, size - 1);
-    if (length < 0)
-        return rung_error_set(RUNG_IO, "the path of this program is not known");
-    out[length] = 0;
-    return RUNG_OK;
-}
-
 static rung_status run(rung_context *context, const cli_arguments *arguments)
 {
     rung_config *config = NULL;
@@ -128,7 +121,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
         choose_run(chosen, sizeof chosen);
         folder = chosen;
     }
-    rung_status status = own_path(program, sizeof program);
+    rung_status status = cli_own_path(program, sizeof program);
     if (status == RUNG_OK)
         status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)

@@ -32,10 +32,11 @@ static rung_status print_text(rung_status status, char *text)
 static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, const char *run)
 {
     cli_progress progress;
-    cli_progress_init(&progress, stdout, arguments->quiet);
+    bool quiet = arguments->quiet || rung_trainer_rank(trainer) > 0;
+    cli_progress_init(&progress, stdout, quiet);
     char *banner = NULL;
     rung_status status = rung_trainer_banner(trainer, &banner);
-    if (arguments->quiet)
+    if (quiet)
         free(banner);
     else
         status = print_text(status, banner);
@@ -46,9 +47,9 @@ static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, co
     status = rung_trainer_fit(trainer, &(rung_observer){&progress, cli_progress_event});
     cli_stop_watch(NULL);
     cli_progress_close(&progress);
-    if (run && !arguments->quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
+    if (run && !quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
         printf("run      %s (loss.svg, metrics.csv, checkpoints)\n", run);
-    if (run && !arguments->quiet && status == RUNG_CANCELLED)
+    if (run && !quiet && status == RUNG_CANCELLED)
         printf("go on    rung train --resume %s\n", run);
     return status;
 }
@@ -76,9 +77,9 @@ static rung_status resume(rung_context *outer, const cli_arguments *arguments, c
     if (status == RUNG_OK)
         status = rung_trainer_resume(context, run, overrides, arguments->override_count, &finished,
                                      &trainer);
-    if (status == RUNG_OK && finished)
+    if (status == RUNG_OK && finished && rung_trainer_rank(trainer) == 0)
         print_finished(run, trainer);
-    else if (status == RUNG_OK)
+    else if (status == RUNG_OK && !finished)
         status = fit(trainer, arguments, run);
     rung_trainer_destroy(&trainer);
     rung_context_destroy(&context);
@@ -93,6 +94,9 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     char chosen[4096], *text = NULL;
     const char *run = cli_value(arguments, "--run");
     bool explain = cli_value(arguments, "--explain") != NULL;
+    if (!run && rung_ranks_launched())
+        return rung_error_set(RUNG_INVALID, "--run is missing: processes that were started "
+                                            "together need to be told the same folder");
     if (!run) {
         choose_run(arguments->words[0], chosen, sizeof chosen);
         run = chosen;
@@ -100,7 +104,9 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     rung_status status = cli_context_create(arguments, rung_config_isa(config), &context);
     if (status == RUNG_OK)
         status = rung_trainer_create(context, config, explain ? NULL : run, &trainer);
-    if (status == RUNG_OK && explain) {
+    if (status == RUNG_OK && explain && rung_trainer_rank(trainer) > 0)
+        ; // rank 0 prints
+    else if (status == RUNG_OK && explain) {
         status = rung_trainer_explain(trainer, &text);
         status = print_text(status, text);
     } else if (status == RUNG_OK)

@@ -9,6 +9,22 @@ set(RUNG_PKGCONFIG_MODULES yaml-0.1 jansson libxxhash hwloc libpng zlib libdefla
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+
+# MPI is optional: without it ranks are threads. RUNG_MPI_MODULE becomes the one that is found.
+if(RUNG_MPI AND NOT RUNG_MPI_MODULE)
+  foreach(module ompi-c mpich)
+    pkg_check_modules(RUNG_MPI_PROBE QUIET ${module})
+    if(RUNG_MPI_PROBE_FOUND AND NOT RUNG_MPI_MODULE)
+      set(RUNG_MPI_MODULE ${module})
+    endif()
+  endforeach()
+  if(NOT RUNG_MPI_MODULE AND NOT RUNG_MPI STREQUAL "AUTO")
+    message(FATAL_ERROR "RUNG_MPI=${RUNG_MPI}: pkg-config finds neither ompi-c nor mpich")
+  endif()
+endif()
+if(RUNG_MPI_MODULE)
+  pkg_check_modules(RUNG_MPI_LIBRARY REQUIRED IMPORTED_TARGET ${RUNG_MPI_MODULE})
+endif()
 pkg_check_modules(RUNG_MODULES REQUIRED IMPORTED_TARGET ${RUNG_PKGCONFIG_MODULES})
 
 # OpenBLAS, the OpenMP variant: its pkg-config file lies in a folder of its own.
@@ -29,6 +45,9 @@ if(NOT TARGET rung_dependencies)
     find_package(OpenMP REQUIRED COMPONENTS C)
     target_link_libraries(rung_dependencies INTERFACE OpenMP::OpenMP_C)
     target_compile_definitions(rung_dependencies INTERFACE RUNG_OPENMP=1)
+  endif()
+  if(RUNG_MPI_MODULE)
+    target_link_libraries(rung_dependencies INTERFACE $<LINK_ONLY:PkgConfig::RUNG_MPI_LIBRARY>)
   endif()
   target_link_libraries(rung_dependencies INTERFACE
     ${DNNL_LIBRARY} ${OPENBLAS_LIBRARY} PkgConfig::RUNG_MODULES Threads::Threads m)

@@ -101,9 +101,8 @@ static void drop(world *w)
 static rung_status step(world *w, int64_t count, double *loss)
 {
     const rungi_feed feeds[] = {{"image", w->image}, {"label", w->label}};
-    return rungi_engine_train(
-        w->engine, &(rungi_batch_view){.count = count, .feeds = feeds, .n_feeds = 2, .seed = 1},
-        loss);
+    const rungi_batch_view view = {.count = count, .feeds = feeds, .n_feeds = 2, .seed = 1};
+    return rungi_engine_train(w->engine, &view, loss);
 }
 
 // What the largest batch needs.

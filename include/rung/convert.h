@@ -35,8 +35,12 @@ typedef struct rung_convert_options {
     int height, width; // decode and resize to raw pixels of this size; 0: keep pictures as they are
     bool crop;         // keep the aspect: resize to cover, cut the middle
     int channels;      // 1 or 3; 0: 3
-    int64_t shard;     // samples in an archive
-    int num_workers;   // threads that decode
+    rung_filter filter;    // of resizing
+    bool keep_orientation; // decode pictures as the camera stored them, not as it noted
+    bool jpeg_rows;        // rewrite JPEGs, without loss, with a restart marker behind each row of
+                           // blocks: what lies above a crop then need not be decoded
+    int64_t shard;         // samples in an archive
+    int num_workers;       // threads that decode
     const char *tokenizer; // of tokens: "char", "byte" or "gpt2" (rung/text.h)
     const char
         *vocabulary;    // its files; without one for char it is that of the text, and is written
@@ -62,13 +66,13 @@ typedef struct rung_convert_report {
 // sample is made again, and what stands there already is compared and kept. Everything is flushed,
 // read again and compared with its checksum before it gets its name.
 //
-// Pictures in files are copied as they are, bytes and all. Arrays of pixels (idx, cifar10, npy) go
-// to a pack as they are, and as PNG to tar and folder. Class names are kept; folders are named by
-// them, with numbers in front where their order would change. A text becomes tokens of 16 bits
-// where the vocabulary has no more than 65,536, else of 32. Errors: those of rung_source_open and
-// of the samples, by name; RUNG_INVALID when `to` exists or its kind is not told; RUNG_MISMATCH for
-// fields that the kind cannot hold; RUNG_DATA; RUNG_IO; RUNG_CORRUPT when the check fails;
-// RUNG_CANCELLED.
+// Pictures in files are copied as they are, bytes and all, unless `jpeg_rows` asks for other bytes
+// of the same pixels. Arrays of pixels (idx, cifar10, npy) go to a pack as they are, and as PNG to
+// tar and folder. Class names are kept; folders are named by them, with numbers in front where
+// their order would change. A text becomes tokens of 16 bits where the vocabulary has no more than
+// 65,536, else of 32. Errors: those of rung_source_open and of the samples, by name; RUNG_INVALID
+// when `to` exists or its kind is not told; RUNG_MISMATCH for fields that the kind cannot hold;
+// RUNG_DATA; RUNG_IO; RUNG_CORRUPT when the check fails; RUNG_CANCELLED.
 RUNG_API rung_status rung_convert_data(rung_context *context, const rung_convert_options *options,
                                        rung_convert_report *report_out);
 

@@ -229,11 +229,18 @@ RUNG_API rung_status rung_source_list(rung_context *context, const char *path,
 // a line.
 //
 // Archives compressed by gzip, bzip2 or zstd are unpacked into memory, all together up to 1 GiB;
-// larger ones are refused: `rung convert` makes a pack of them.
+// larger ones are read as rung_source_tar_stream does.
 // Errors: RUNG_NOT_FOUND, RUNG_IO; RUNG_FORMAT when it is no archive; RUNG_CORRUPT when it is cut;
-// RUNG_DATA for a sample without label or with two; RUNG_UNSUPPORTED when it is too large.
+// RUNG_DATA for a sample without label or with two.
 RUNG_API rung_status rung_source_tar(rung_context *context, const char *path,
                                      rung_source **source_out);
+
+// The same archives, plain or compressed, each read from its beginning to its end: for storage on
+// which random reads are slow. They are read once to make the index. Workers share the archives;
+// any order gives each sample once, but only rung_sampler_stream's keeps what is held in memory
+// small.
+RUNG_API rung_status rung_source_tar_stream(rung_context *context, const char *path,
+                                            rung_source **source_out);
 
 // Pictures and labels in two .npy files, read into memory: u8 or f32 of [N, H, W], [N, C, H, W] or
 // [N, H, W, C] with 1 to 4 channels; u8, i32 or i64 of [N]. Fields: "image", "label" i64 []. By
@@ -424,6 +431,27 @@ RUNG_API rung_status rung_sampler_weighted(const double *weights, int64_t count,
                                            bool replacement, uint64_t seed,
                                            rung_sampler **sampler_out);
 
+enum { RUNG_STREAM_LANES = 64 };
+
+// Zero is the default of every member.
+typedef struct rung_stream_options {
+    bool shuffle;   // another random order in each epoch; else that of the archives
+    int64_t buffer; // samples that are shuffled among each other; default 1000
+    int lanes;      // archives that are read in turn, at most RUNG_STREAM_LANES; default 8
+    uint64_t seed;
+    int rank, ranks;  // archives rank, rank + ranks, ... are this rank's; default 0 of 1
+    const bool *keep; // by sample, copied: false leaves it out; NULL: all
+} rung_stream_options;
+
+// The order of a source whose archives are read as streams (borrowed), as a shuffle buffer gives
+// it: the archives in a random order, `lanes` of them in turn, through a buffer of which a random
+// sample comes next. Worked out on numbers beforehand, so that it depends on nothing else than the
+// options and the epoch, and any place can be returned to. Over all ranks each sample comes once an
+// epoch. Errors: RUNG_INVALID for another source; RUNG_DATA for fewer archives than ranks.
+RUNG_API rung_status rung_sampler_stream(const rung_source *source,
+                                         const rung_stream_options *options,
+                                         rung_sampler **sampler_out);
+
 // Another sampler (borrowed) with a multiple of `multiple` positions, for ranks that must all have
 // as much: padded by beginning again, as PyTorch's DistributedSampler, or with `drop` without the
 // last ones. Neither is needed for evaluation: a loader of several ranks cuts each batch into parts
@@ -439,10 +467,12 @@ RUNG_API rung_status rung_sampler_by_length(const int64_t *lengths, int64_t coun
                                             bool shuffle, uint64_t seed,
                                             rung_sampler **sampler_out);
 
-// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names, without
-// `root` in front (which may be NULL): sets held_out[i] for each. A sample's side depends on its
-// name alone: not on what is added or removed beside it, a seed, or where the data set lies. A
-// larger share holds all of a smaller one. Errors: RUNG_UNSUPPORTED when samples have no names.
+// Chooses about `share` of a source's samples by a hash (XXH3, 64 bits) of their names: sets
+// held_out[i] for each. The name of a picture is its path in the data set, the same in folders,
+// archives and packs of them; of other sources what `describe` tells, without `root` in front
+// (which may be NULL). A sample's side depends on its name alone: not on what is added or removed
+// beside it, a seed, or where the data set lies. A larger share holds all of a smaller one. Errors:
+// RUNG_UNSUPPORTED when samples have no names.
 RUNG_API rung_status rung_split_by_name(const rung_source *source, const char *root, double share,
                                         bool *held_out);
 

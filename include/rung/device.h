@@ -28,6 +28,8 @@ typedef struct rung_device_options {
     bool async;             // streams run on threads of their own
     bool huge_pages;        // ask for huge pages for allocations of 2 MiB and more
     int64_t delay_op;       // nanoseconds added to each operation, through the context's clock
+    double op_rate;         // an operator of n floating-point operations takes n / op_rate
+                            // nanoseconds at least, as on a device of so many GFLOP/s; 0: no limit
     int64_t delay_copy;     // nanoseconds added to each copy
     double delay_copy_byte; // nanoseconds added per byte copied
 } rung_device_options;

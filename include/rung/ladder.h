@@ -60,14 +60,15 @@ typedef struct rung_confirm {
     bool equal;                              // within the margin, and above ladder.min_accuracy
     double base_seconds, best_seconds;       // of an epoch's training, validation apart
     bool reload_equal;                       // the saved checkpoint evaluates to the same numbers
-    bool coverage_ok;                        // each sample was seen exactly once an epoch
+    bool coverage_ok;                        // each sample was seen exactly once an epoch, or
+    bool weighted;                           // (data.sampler weighted) as many were drawn
     char detail[RUNG_LADDER_TEXT];
 } rung_confirm;
 
 typedef struct rung_ladder_result {
     rung_rung rungs[RUNG_LADDER_RUNGS];
     int count;
-    char best_set[1024]; // "plan.layout=channels_last plan.fuse=true"
+    char best_set[2048]; // "plan.layout=channels_last plan.fuse=true"
     double best_gain, best_ci_low;
     rung_confirm confirm;
     char notice[1024]; // what there is to say about the machine; empty: nothing

@@ -26,6 +26,7 @@
 #include "rung/predict.h"
 #include "rung/roofline.h"
 #include "rung/safetensors.h"
+#include "rung/scale.h"
 #include "rung/schedule.h"
 #include "rung/state.h"
 #include "rung/status.h"

@@ -13,6 +13,7 @@
 //   events.out.tfevents...
 //   memory.json      what a step holds at each of its operators, and whose; memory.svg
 //   trace.json       spans of the last steps, for Perfetto or chrome://tracing
+//   ranks/           of several ranks: the last calls of each
 //   checkpoints/     step-00000100/, ..., and the marks latest and best
 #ifndef RUNG_TRAIN_H
 #define RUNG_TRAIN_H
@@ -115,6 +116,19 @@ RUNG_API rung_status rung_trainer_resume(rung_context *context, const char *run,
 RUNG_API rung_status rung_trainer_open(rung_context *context, const char *run,
                                        const char *checkpoint, const char *const *overrides,
                                        int count, rung_trainer **trainer_out);
+
+// This trainer's rank: 0 where there is one, or where the others are threads of this process; of
+// several processes each has one (see rung_ranks_end). Rank 0 writes the run folder and has the
+// events.
+RUNG_API int rung_trainer_rank(const rung_trainer *trainer);
+
+// Did mpirun or srun start this program as one of several processes?
+RUNG_API bool rung_ranks_launched(void);
+
+// Programs that mpirun or srun starts as several processes train together: every process makes a
+// trainer, whose calls are collective then. Each calls this at its end, after its last trainer is
+// gone; with `failed` it waits for nobody. Does nothing in other programs.
+RUNG_API void rung_ranks_end(bool failed);
 
 // Where a run stands: steps done, steps in the whole run, and whether early stopping ended it.
 typedef struct rung_train_place {

@@ -43,20 +43,15 @@ static const void *subtree(block *b, int first, int level, void *dest)
     return dest;
 }
 
-void rungi_combine_tree(const rungi_combine_loops *loops, rung_dtype dtype, rungi_comm_op op,
-                        const void *const *in, int count, void *const *out, int outs, int64_t n,
-                        bool past_caches)
+static void tree(rungi_combine_fn *pair, const rungi_combine_loops *loops, rung_dtype dtype,
+                 const void *const *in, int count, void *const *out, int outs, int64_t n,
+                 bool past_caches)
 {
-    if (count == 2 && outs == 2 && dtype == RUNG_F32 && op == RUNGI_COMM_SUM && !past_caches &&
-        in[0] == out[0] && in[1] == out[1]) {
-        loops->both(out[0], out[1], n);
-        return;
-    }
     int level = 0;
     while (1 << level < count)
         level++;
     block b; // large: filled as far as it is used
-    b.pair = loops->pair[dtype][op];
+    b.pair = pair;
     b.count = count;
     int64_t size = (int64_t)rung_dtype_size(dtype), step = BLOCK_BYTES / size;
     for (int64_t at = 0; at < n; at += step) {
@@ -75,4 +70,17 @@ void rungi_combine_tree(const rungi_combine_loops *loops, rung_dtype dtype, rung
                 memcpy(to, sum, bytes);
         }
     }
+}
+
+void rungi_combine_tree(const rungi_combine_loops *loops, rung_dtype dtype, rungi_comm_op op,
+                        const void *const *in, int count, void *const *out, int outs, int64_t n,
+                        bool past_caches)
+{
+    if (count == 2 && outs == 2 && dtype == RUNG_F32 && op == RUNGI_COMM_SUM && in[0] == out[0] &&
+        in[1] == out[1])
+        loops->both(out[0], out[1], n, past_caches);
+    else
+        tree(loops->pair[dtype][op], loops, dtype, in, count, out, outs, n, past_caches);
+    if (past_caches)
+        loops->fence();
 }

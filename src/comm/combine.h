@@ -17,9 +17,11 @@ typedef struct rungi_combine_loops {
     // NULL for dtypes that are not reduced.
     rungi_combine_fn *pair[RUNG_DTYPE_COUNT][RUNGI_COMBINE_OPS];
     // The sum of two ranks' f32, the commonest case, into both places at once.
-    void (*both)(float *a, float *b, int64_t n);
+    void (*both)(float *a, float *b, int64_t n, bool past_caches);
     // Copies past the caches, where the places allow it.
     void (*stream)(void *to, const void *from, size_t bytes);
+    // After these, before a flag that tells others.
+    void (*fence)(void);
 } rungi_combine_loops;
 
 // Of this instruction set.

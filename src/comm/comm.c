@@ -11,7 +11,8 @@
 
 enum { PART_UNIT = 16 }; // elements
 
-rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_comm_options *options)
+rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_comm_options *options,
+                            rungi_word *memory)
 {
     const int64_t second = 1000000000;
     comm->rank = rank;
@@ -27,14 +28,13 @@ rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_co
     comm->sent = calloc((size_t)size, 2 * sizeof *comm->sent);
     RUNG_CHECK(comm->sent, RUNG_NO_MEMORY, "no memory for a communicator of %d ranks", size);
     comm->received = comm->sent + size;
-    return rungi_recorder_init(&comm->recorder, options->recorder, rank, size, comm->clock);
+    return rungi_recorder_init(&comm->recorder, options->recorder, memory, rank, size, comm->clock);
 }
 
 void rungi_comm_fini(rungi_comm *comm)
 {
     free(comm->sent);
-    if (comm->recorder.words)
-        rungi_recorder_fini(&comm->recorder);
+    rungi_recorder_fini(&comm->recorder);
 }
 
 int rungi_comm_rank(const rungi_comm *comm)

@@ -24,7 +24,13 @@ struct rungi_comm_call {
     uint64_t number;   // in the flight recorder
     rungi_comm_progress_state state;
     int64_t started, ended; // clock; ended: when it is done, from LANDED on
+    // What the transport does for it, and the rank it comes from: as in `what` at the start.
+    rungi_comm_kind act;
+    int root;
+    int patience; // deadlines to wait in place of one, 0: one
     // The transport's: zeros at the start.
+    void *inner; // of calls between machines
+    int part;    // of several that a call is made of
     uint32_t step;
     int seen;       // ranks that have reached the step that is waited for
     int64_t round;  // rounds of staged data that are done
@@ -92,9 +98,10 @@ struct rungi_comm {
     int active_count;
 };
 
-// Fills the common part of a communicator. rungi_comm_fini frees it.
-rung_status rungi_comm_init(rungi_comm *comm, int rank, int size,
-                            const rungi_comm_options *options);
+// Fills the common part of a communicator. rungi_comm_fini frees it. `memory`: for the flight
+// recorder (rungi_recorder_init), may be NULL.
+rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_comm_options *options,
+                            rungi_word *memory);
 void rungi_comm_fini(rungi_comm *comm);
 
 // Breaks the communicator: tells all ranks, unless another failure was told before, and returns the

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that are threads of one process. All memory is seen by all, so every call works in place.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -61,12 +60,7 @@ static const rungi_word *local_recorder(rungi_comm *comm, int rank)
 
 static bool local_gone(rungi_comm *comm, int rank, char *why, size_t size)
 {
-    if (!rungi_shm_left(comm->link, rank))
-        return false;
-    char last[RUNGI_COMM_TEXT + 64];
-    snprintf(why, size, "has left (its last call: %s)",
-             rungi_recorder_last(local_recorder(comm, rank), last, sizeof last));
-    return true;
+    return rungi_shm_gone(comm->link, rank, local_recorder(comm, rank), why, size);
 }
 
 static void local_publish(rungi_comm *comm, const rung_error *error)
@@ -146,7 +140,8 @@ static rung_status link_create(group *g, int rank)
     RUNG_CHECK(l, RUNG_NO_MEMORY, "no memory for rank %d", rank);
     comm->link = l;
     l->group = g;
-    l->shm = (rungi_shm){.control = g->control, .index = rank, .size = g->size, .direct = true};
+    l->shm = (rungi_shm){
+        .control = g->control, .index = rank, .size = g->size, .parts = 1, .direct = true};
     l->shm.sends = calloc((size_t)g->size, 2 * sizeof *l->shm.sends);
     RUNG_CHECK(l->shm.sends, RUNG_NO_MEMORY, "no memory for rank %d", rank);
     l->shm.receives = l->shm.sends + g->size;
@@ -172,7 +167,7 @@ rung_status rungi_comm_local_create(int size, const rungi_comm_options *options,
     bool crowded = size > rungi_core_count();
     for (int rank = 0; rank < size; rank++) {
         rungi_comm *comm = &g->comms[rank];
-        RUNG_TRY_GOTO(free_group, rungi_comm_init(comm, rank, size, options));
+        RUNG_TRY_GOTO(free_group, rungi_comm_init(comm, rank, size, options, NULL));
         RUNG_TRY_GOTO(free_group, link_create(g, rank));
         comm->transport = &local_transport;
         comm->local_rank = rank;

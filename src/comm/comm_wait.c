@@ -129,7 +129,8 @@ static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w
     bool busy;
     RUNG_TRY(look_at_missing(comm, call, &presence, &busy));
     *(busy ? &w->waited_busy : &w->waited) += passed;
-    if (w->waited < comm->timeout && w->waited_busy < comm->busy_timeout)
+    int64_t patience = call->patience > 1 ? call->patience : 1;
+    if (w->waited / patience < comm->timeout && w->waited_busy < comm->busy_timeout)
         return RUNG_OK;
     // It may have come just now.
     presence = (rungi_comm_presence){.count = 0};
@@ -220,6 +221,8 @@ static rung_status enter(rungi_comm *comm, const rungi_comm_call *call, rungi_ca
     rungi_comm_call *entered = &comm->calls[index];
     *entered = *call;
     entered->state = RUNGI_COMM_MOVING;
+    entered->act = call->what.kind;
+    entered->root = call->what.peer;
     switch (call->what.kind) {
     case RUNGI_COMM_SEND:
         entered->what.sequence = ++comm->sent[call->what.peer];

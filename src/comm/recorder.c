@@ -130,22 +130,23 @@ int64_t rungi_process_began(int64_t pid, char *state_out)
 
 // ---- writing ----------------------------------------------------------------------------------
 
-// The file, at its full length, as shared memory.
-static rung_status map_file(const char *folder, int rank, rungi_word **words_out)
+// Maps the file of a rank: makes it at its full length, or opens it.
+static rung_status map_file(const char *folder, int rank, bool make, rungi_word **words_out)
 {
-    RUNG_TRY(rungi_fs_make_folders(folder));
+    if (make)
+        RUNG_TRY(rungi_fs_make_folders(folder));
     char *path = rungi_text_format("%s/rank-%d.calls", folder, rank);
     RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for the name of a flight recorder");
     rung_status status = RUNG_OK;
     size_t size = RUNGI_RECORDER_WORDS * sizeof(rungi_word);
-    // A reader of the file from before keeps it.
-    int file = unlink(path) == 0 || errno == ENOENT
-                   ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)
-                   : -1;
+    if (make)
+        unlink(path); // a reader of the file from before keeps it
+    int flags = make ? O_RDWR | O_CREAT | O_EXCL : O_RDWR;
+    int file = open(path, flags | O_CLOEXEC, 0644);
     void *data = MAP_FAILED;
     if (file < 0) {
-        status = rungi_fs_fail(path, "cannot make", errno);
-    } else if (posix_fallocate(file, 0, (off_t)size) != 0) {
+        status = rungi_fs_fail(path, make ? "cannot make" : "cannot open", errno);
+    } else if (make && posix_fallocate(file, 0, (off_t)size) != 0) {
         status = rungi_fs_fail_full(path, ENOSPC, size);
     } else {
         data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -173,16 +174,28 @@ static int64_t monotonic(void)
     return clock->now(clock->user);
 }
 
-rung_status rungi_recorder_init(rungi_recorder *recorder, const char *folder, int rank, int size,
-                                const rung_clock *clock)
+rung_status rungi_recorder_open(rungi_recorder *recorder, const char *folder, rungi_word *memory,
+                                int rank)
 {
-    rungi_word *words = NULL;
+    *recorder = (rungi_recorder){memory, RUNGI_RECORDER_BORROWED};
+    if (!folder)
+        return RUNG_OK;
+    recorder->place = RUNGI_RECORDER_FILE;
+    return map_file(folder, rank, false, &recorder->words);
+}
+
+rung_status rungi_recorder_init(rungi_recorder *recorder, const char *folder, rungi_word *memory,
+                                int rank, int size, const rung_clock *clock)
+{
+    rungi_word *words = memory;
     if (folder)
-        RUNG_TRY(map_file(folder, rank, &words));
-    else
+        RUNG_TRY(map_file(folder, rank, true, &words));
+    else if (!memory)
         words = calloc(RUNGI_RECORDER_WORDS, sizeof *words);
     RUNG_CHECK(words, RUNG_NO_MEMORY, "no memory for a flight recorder");
-    *recorder = (rungi_recorder){words, folder != NULL};
+    *recorder = (rungi_recorder){words, folder   ? RUNGI_RECORDER_FILE
+                                        : memory ? RUNGI_RECORDER_BORROWED
+                                                 : RUNGI_RECORDER_HEAP};
     char host[RUNGI_RECORDER_HOST] = "";
     gethostname(host, sizeof host - 1);
     uint64_t magic;
@@ -201,9 +214,9 @@ rung_status rungi_recorder_init(rungi_recorder *recorder, const char *folder, in
 
 void rungi_recorder_fini(rungi_recorder *recorder)
 {
-    if (recorder->mapped)
+    if (recorder->words && recorder->place == RUNGI_RECORDER_FILE)
         munmap((void *)recorder->words, RUNGI_RECORDER_WORDS * sizeof(rungi_word));
-    else
+    else if (recorder->place == RUNGI_RECORDER_HEAP)
         free((void *)recorder->words);
     *recorder = (rungi_recorder){0};
 }

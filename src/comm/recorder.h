@@ -87,12 +87,16 @@ char *rungi_comm_text(const rungi_comm_what *what, char *out, size_t size);
 
 typedef struct rungi_recorder {
     rungi_word *words; // RUNGI_RECORDER_WORDS
-    bool mapped;
+    enum { RUNGI_RECORDER_HEAP, RUNGI_RECORDER_FILE, RUNGI_RECORDER_BORROWED } place;
 } rungi_recorder;
 
-// In the file folder/rank-N.calls (the folder is made), or in memory where `folder` is NULL.
-rung_status rungi_recorder_init(rungi_recorder *recorder, const char *folder, int rank, int size,
-                                const rung_clock *clock);
+// In the file folder/rank-N.calls (the folder is made), or in memory where `folder` is NULL: in
+// `memory` (zeroed, RUNGI_RECORDER_WORDS, borrowed), or of its own where that is NULL, too.
+rung_status rungi_recorder_init(rungi_recorder *recorder, const char *folder, rungi_word *memory,
+                                int rank, int size, const rung_clock *clock);
+// Another rank's recorder, to be read: in its file, or in `memory`.
+rung_status rungi_recorder_open(rungi_recorder *recorder, const char *folder, rungi_word *memory,
+                                int rank);
 void rungi_recorder_fini(rungi_recorder *recorder);
 
 // Writes down a call that begins; gives its number, for rungi_recorder_change.

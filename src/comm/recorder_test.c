@@ -19,7 +19,7 @@ static void the_last_64_calls_can_be_read(void **state)
     rungi_fake_clock fake;
     rungi_fake_clock_init(&fake, false);
     rungi_recorder recorder;
-    assert_ok(rungi_recorder_init(&recorder, folder, 3, 8, &fake.clock));
+    assert_ok(rungi_recorder_init(&recorder, folder, NULL, 3, 8, &fake.clock));
     rungi_comm_what what = {RUNGI_COMM_ALL_REDUCE, RUNG_F32, RUNGI_COMM_MAX, -1, 400, 0, NULL};
     char label[200], line[300];
     assert_string_equal(rungi_recorder_last(recorder.words, line, sizeof line), "nothing yet");
@@ -68,7 +68,7 @@ static void long_labels_are_cut(void **state)
 {
     (void)state;
     rungi_recorder recorder;
-    assert_ok(rungi_recorder_init(&recorder, NULL, 0, 1, rungi_clock_monotonic()));
+    assert_ok(rungi_recorder_init(&recorder, NULL, NULL, 0, 1, rungi_clock_monotonic()));
     char label[200];
     memset(label, 'x', sizeof label);
     label[199] = 0;

@@ -2,6 +2,7 @@
 #include "comm/shm.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SEGMENT_SHIFT = 48 }; // an address: (segment + 1) << 48 | offset
@@ -42,7 +43,7 @@ uint64_t rungi_shm_address(const rungi_shm *shm, const void *data, uint64_t byte
         return (uint64_t)(uintptr_t)data;
     const uint8_t *at = data;
     for (int k = 0; k < shm->segment_count; k++) {
-        const uint8_t *base = shm->segments[k];
+        const uint8_t *base = shm->segments[(size_t)k * (size_t)shm->size + (size_t)shm->index];
         if (base && at >= base && bytes <= shm->segment_bytes[k] &&
             (uint64_t)(at - base) <= shm->segment_bytes[k] - bytes)
             return (uint64_t)(k + 1) << SEGMENT_SHIFT | (uint64_t)(at - base);
@@ -50,12 +51,13 @@ uint64_t rungi_shm_address(const rungi_shm *shm, const void *data, uint64_t byte
     return 0;
 }
 
-uint8_t *rungi_shm_at(const rungi_shm *shm, uint64_t address)
+uint8_t *rungi_shm_at(const rungi_shm *shm, int index, uint64_t address)
 {
     if (shm->direct)
         return (uint8_t *)(uintptr_t)address;
     uint64_t offset = address & (((uint64_t)1 << SEGMENT_SHIFT) - 1);
-    return shm->segments[(address >> SEGMENT_SHIFT) - 1] + offset;
+    size_t k = (size_t)(address >> SEGMENT_SHIFT) - 1;
+    return shm->segments[k * (size_t)shm->size + (size_t)index] + offset;
 }
 
 // ---- lines ------------------------------------------------------------------------------------
@@ -73,13 +75,13 @@ void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t 
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void rungi_shm_describe(const rungi_shm_line *line, rungi_comm_what *what_out,
+void rungi_shm_describe(const rungi_shm_line *line, int parts, rungi_comm_what *what_out,
                         char label[RUNGI_SHM_LABEL])
 {
     uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
     rungi_comm_unpack(atomic_load_explicit(&line->what, memory_order_relaxed), what_out);
     what_out->bytes = atomic_load_explicit(&line->bytes, memory_order_relaxed);
-    what_out->sequence = flag >> RUNGI_SHM_STEPS;
+    what_out->sequence = (flag >> RUNGI_SHM_STEPS) / (uint64_t)parts;
     for (int i = 0; i < RUNGI_SHM_LABEL / 8; i++) {
         uint64_t word = atomic_load_explicit(&line->label[i], memory_order_relaxed);
         memcpy(label + 8 * i, &word, sizeof word);
@@ -154,6 +156,17 @@ bool rungi_shm_left(const rungi_shm *shm, int index)
     return atomic_load_explicit(&shm->control->ranks[index].left, memory_order_acquire) != 0;
 }
 
+bool rungi_shm_gone(const rungi_shm *shm, int index, const rungi_word *words, char *why,
+                    size_t size)
+{
+    char last[RUNGI_COMM_TEXT + 64];
+    if (!rungi_shm_left(shm, index))
+        return false;
+    snprintf(why, size, "has left (its last call: %s)",
+             rungi_recorder_last(words, last, sizeof last));
+    return true;
+}
+
 void rungi_shm_presence(const rungi_shm *shm, const rungi_comm_call *call, rungi_comm_presence *out)
 {
     if (!call->entered && call->staged && shm->stage_owner)
@@ -164,10 +177,9 @@ void rungi_shm_presence(const rungi_shm *shm, const rungi_comm_call *call, rungi
         out->count = 1;
         return;
     }
-    uint64_t flag = rungi_shm_flag(call->what.sequence, call->step);
+    uint64_t flag = rungi_shm_flag(rungi_shm_sequence(shm, call), call->step);
     for (int i = 0; i < shm->size; i++) {
-        if (i == shm->index ||
-            rungi_shm_reached(rungi_shm_line_of(shm, i, call->what.sequence), flag))
+        if (i == shm->index || rungi_shm_reached(rungi_shm_line_of(shm, i, call), flag))
             continue;
         out->missing[rungi_shm_rank_of(shm, i)] = true;
         out->count++;

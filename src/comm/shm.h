@@ -14,9 +14,11 @@
 #include "comm/comm_inside.h"
 
 enum {
-    RUNGI_SHM_LINES = RUNGI_COMM_AHEAD, // a line is free again when all have passed its call
-    RUNGI_SHM_LABEL = 32,               // bytes of the label that are compared
-    RUNGI_SHM_STEPS = 24,               // bits of a flag that count steps
+    RUNGI_SHM_PARTS = 4, // most parts of a call
+    // A line is free again when all have passed its call.
+    RUNGI_SHM_LINES = RUNGI_COMM_AHEAD * RUNGI_SHM_PARTS,
+    RUNGI_SHM_LABEL = 32, // bytes of the label that are compared
+    RUNGI_SHM_STEPS = 24, // bits of a flag that count steps
 };
 
 typedef struct rungi_shm_line {
@@ -58,16 +60,17 @@ typedef struct rungi_shm {
     rungi_shm_control *control;
     int index, size;  // among the ranks of the machine
     const int *ranks; // of index; NULL: the same number
+    int parts;        // that calls are made of: their sequence numbers are multiplied by it
     bool direct;      // every address means the same to all: threads of one process
     uint8_t *stages;  // stage of rank r at r * stage_bytes; NULL when direct
     uint64_t stage_bytes;
     uint8_t *pair_stages; // stage of pair [from * size + to]
     uint64_t pair_bytes;
     const rungi_comm_call *stage_owner; // the call that has this rank's stage
-    // Memory that all see, each at its own place here.
+    // Memory of rungi_comm_alloc: segments[k * size + index], k counts calls. Not used when direct.
     uint8_t **segments;
-    uint64_t *segment_bytes;
-    int segment_count;
+    uint64_t *segment_bytes;    // of call k
+    int segment_count;          // calls
     uint64_t *sends, *receives; // calls with each rank (index) that are over
 } rungi_shm;
 
@@ -85,20 +88,27 @@ static inline bool rungi_shm_reached(const rungi_shm_line *line, uint64_t flag)
     return atomic_load_explicit(&line->flag, memory_order_acquire) >= flag;
 }
 
-static inline rungi_shm_line *rungi_shm_line_of(const rungi_shm *shm, int index, uint64_t sequence)
+static inline uint64_t rungi_shm_sequence(const rungi_shm *shm, const rungi_comm_call *call)
 {
-    return &shm->control->ranks[index].lines[sequence % RUNGI_SHM_LINES];
+    return call->what.sequence * (uint64_t)shm->parts + (uint64_t)call->part;
+}
+
+static inline rungi_shm_line *rungi_shm_line_of(const rungi_shm *shm, int index,
+                                                const rungi_comm_call *call)
+{
+    return &shm->control->ranks[index].lines[rungi_shm_sequence(shm, call) % RUNGI_SHM_LINES];
 }
 
 // Where data lies, for others: 0 is this rank's stage.
 uint64_t rungi_shm_address(const rungi_shm *shm, const void *data, uint64_t bytes);
-uint8_t *rungi_shm_at(const rungi_shm *shm, uint64_t address);
+// What an address of rank `index` is here.
+uint8_t *rungi_shm_at(const rungi_shm *shm, int index, uint64_t address);
 
 // Writes down a call in a line of this rank; `flag` is set last.
 void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t address,
                     uint64_t flag);
-// What stands in a line; the label goes to `label`.
-void rungi_shm_describe(const rungi_shm_line *line, rungi_comm_what *what_out,
+// What stands in a line, its sequence number divided by `parts`; the label goes to `label`.
+void rungi_shm_describe(const rungi_shm_line *line, int parts, rungi_comm_what *what_out,
                         char label[RUNGI_SHM_LABEL]);
 
 // Around every access to data of others. False when the communicator is broken: keep off.
@@ -114,6 +124,9 @@ rung_status rungi_shm_advance(rungi_comm *comm, rungi_shm *shm, rungi_comm_call 
 void rungi_shm_presence(const rungi_shm *shm, const rungi_comm_call *call,
                         rungi_comm_presence *out);
 bool rungi_shm_left(const rungi_shm *shm, int index);
+// The same with words for it; `words` is that rank's flight recorder.
+bool rungi_shm_gone(const rungi_shm *shm, int index, const rungi_word *words, char *why,
+                    size_t size);
 void rungi_shm_publish(rungi_shm *shm, const rung_error *error);
 bool rungi_shm_broken(const rungi_shm *shm);
 void rungi_shm_failure_get(const rungi_shm *shm, rung_error *error_out);

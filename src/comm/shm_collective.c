@@ -8,11 +8,6 @@
 
 enum { PAST_CACHES = 8 << 20 }; // bytes of all ranks' data from which results bypass the caches
 
-static rungi_shm_line *line_of(const rungi_shm *shm, int index, const rungi_comm_call *call)
-{
-    return rungi_shm_line_of(shm, index, call->what.sequence);
-}
-
 static uint64_t word_of(const rungi_word *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
@@ -20,12 +15,12 @@ static uint64_t word_of(const rungi_word *word)
 
 static uint64_t address_of(const rungi_shm *shm, int index, const rungi_comm_call *call)
 {
-    return word_of(&line_of(shm, index, call)->address);
+    return word_of(&rungi_shm_line_of(shm, index, call)->address);
 }
 
 static uint64_t bytes_of(const rungi_shm *shm, int index, const rungi_comm_call *call)
 {
-    return word_of(&line_of(shm, index, call)->bytes);
+    return word_of(&rungi_shm_line_of(shm, index, call)->bytes);
 }
 
 static uint8_t *stage_of(const rungi_shm *shm, int index)
@@ -38,7 +33,7 @@ static uint8_t *stage_of(const rungi_shm *shm, int index)
 // Reductions and gathers cut the data into a part for each rank; a round takes a piece of each.
 static bool is_parted(const rungi_comm_call *call)
 {
-    rungi_comm_kind kind = call->what.kind;
+    rungi_comm_kind kind = call->act;
     return kind == RUNGI_COMM_ALL_REDUCE || kind == RUNGI_COMM_REDUCE_SCATTER ||
            kind == RUNGI_COMM_ALL_GATHER;
 }
@@ -71,7 +66,7 @@ static uint8_t *place_of(const rungi_shm *shm, const rungi_comm_call *call, int 
     uint64_t address = address_of(shm, index, call);
     if (!shm->direct && address == 0)
         return stage_of(shm, index) + part * piece_elements(shm, call) * size;
-    return rungi_shm_at(shm, address) + piece_of(shm, call, part).begin * size;
+    return rungi_shm_at(shm, index, address) + piece_of(shm, call, part).begin * size;
 }
 
 static uint8_t *own_place(const rungi_comm_call *call, rungi_comm_part piece)
@@ -102,7 +97,7 @@ static void stage_in(const rungi_comm *comm, const rungi_shm *shm, const rungi_c
 {
     uint8_t *stage = stage_of(shm, shm->index);
     if (is_parted(call)) {
-        bool own_only = call->what.kind == RUNGI_COMM_ALL_GATHER;
+        bool own_only = call->act == RUNGI_COMM_ALL_GATHER;
         int64_t size = rungi_comm_element(call), step = piece_elements(shm, call) * size;
         for (int part = 0; part < shm->size; part++) {
             rungi_comm_part piece = piece_of(shm, call, part);
@@ -111,8 +106,8 @@ static void stage_in(const rungi_comm *comm, const rungi_shm *shm, const rungi_c
         }
         return;
     }
-    bool gives = call->what.kind == RUNGI_COMM_GATHER ||
-                 (call->what.kind == RUNGI_COMM_BROADCAST && call->what.peer == comm->rank);
+    bool gives = call->act == RUNGI_COMM_GATHER ||
+                 (call->act == RUNGI_COMM_BROADCAST && call->root == comm->rank);
     uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
     if (gives)
         copy(stage, (const uint8_t *)call->data + at, bytes);
@@ -120,7 +115,7 @@ static void stage_in(const rungi_comm *comm, const rungi_shm *shm, const rungi_c
 
 static void stage_out(const rungi_shm *shm, const rungi_comm_call *call)
 {
-    if (call->what.kind != RUNGI_COMM_ALL_REDUCE)
+    if (call->act != RUNGI_COMM_ALL_REDUCE)
         return; // the others went straight to where they belong
     const uint8_t *stage = stage_of(shm, shm->index);
     int64_t size = rungi_comm_element(call), step = piece_elements(shm, call) * size;
@@ -142,7 +137,7 @@ static void reduce(const rungi_comm *comm, const rungi_shm *shm, const rungi_com
     for (int i = 0; i < shm->size; i++)
         in[i] = out[i] = place_of(shm, call, i, shm->index);
     int outs = shm->size;
-    if (call->what.kind == RUNGI_COMM_REDUCE_SCATTER) {
+    if (call->act == RUNGI_COMM_REDUCE_SCATTER) {
         out[0] = own_place(call, piece);
         outs = 1;
     }
@@ -164,13 +159,13 @@ static void gather_parts(const rungi_shm *shm, const rungi_comm_call *call)
 static void take_broadcast(const rungi_comm *comm, const rungi_shm *shm,
                            const rungi_comm_call *call)
 {
-    if (call->what.peer == comm->rank)
+    if (call->root == comm->rank)
         return;
-    int root = rungi_shm_index_of(shm, call->what.peer);
+    int root = rungi_shm_index_of(shm, call->root);
     uint64_t address = address_of(shm, root, call);
     uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
     const uint8_t *from =
-        !shm->direct && address == 0 ? stage_of(shm, root) : rungi_shm_at(shm, address) + at;
+        !shm->direct && address == 0 ? stage_of(shm, root) : rungi_shm_at(shm, root, address) + at;
     copy((uint8_t *)call->data + at, from, bytes);
 }
 
@@ -180,14 +175,14 @@ static void gather_objects(const rungi_shm *shm, const rungi_comm_call *call)
         uint64_t address = address_of(shm, i, call), total = bytes_of(shm, i, call);
         uint64_t at, bytes = round_bytes(shm, call, total, &at);
         const uint8_t *from =
-            !shm->direct && address == 0 ? stage_of(shm, i) : rungi_shm_at(shm, address) + at;
+            !shm->direct && address == 0 ? stage_of(shm, i) : rungi_shm_at(shm, i, address) + at;
         copy(*call->all_out + call->offsets[rungi_shm_rank_of(shm, i)] + at, from, bytes);
     }
 }
 
 static void work(const rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
-    switch (call->what.kind) {
+    switch (call->act) {
     case RUNGI_COMM_ALL_REDUCE:
     case RUNGI_COMM_REDUCE_SCATTER:
         reduce(comm, shm, call);
@@ -211,10 +206,10 @@ static void work(const rungi_comm *comm, const rungi_shm *shm, const rungi_comm_
 // All ranks must have made the same call.
 static rung_status check_calls(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
-    const rungi_shm_line *mine = line_of(shm, shm->index, call);
-    bool sizes = call->what.kind != RUNGI_COMM_GATHER;
+    const rungi_shm_line *mine = rungi_shm_line_of(shm, shm->index, call);
+    bool sizes = call->act != RUNGI_COMM_GATHER;
     for (int i = 0; i < shm->size; i++) {
-        const rungi_shm_line *line = line_of(shm, i, call);
+        const rungi_shm_line *line = rungi_shm_line_of(shm, i, call);
         uint64_t differs = word_of(&line->what) ^ word_of(&mine->what);
         if (sizes)
             differs |= word_of(&line->bytes) ^ word_of(&mine->bytes);
@@ -224,7 +219,7 @@ static rung_status check_calls(rungi_comm *comm, const rungi_shm *shm, const run
             continue;
         char label[RUNGI_SHM_LABEL], text[RUNGI_COMM_TEXT], other[RUNGI_COMM_TEXT];
         rungi_comm_what what;
-        rungi_shm_describe(line, &what, label);
+        rungi_shm_describe(line, shm->parts, &what, label);
         return rungi_comm_break(comm, RUNG_MISMATCH, "rank %d calls %s, but rank %d calls %s",
                                 comm->rank, rungi_comm_text(&call->what, text, sizeof text),
                                 rungi_shm_rank_of(shm, i),
@@ -241,13 +236,13 @@ static rung_status plan_rounds(rungi_comm *comm, const rungi_shm *shm, rungi_com
         uint64_t bytes = bytes_of(shm, i, call);
         call->chunked |= !shm->direct && address_of(shm, i, call) == 0;
         largest = bytes > largest ? bytes : largest;
-        if (call->what.kind == RUNGI_COMM_GATHER) {
+        if (call->act == RUNGI_COMM_GATHER) {
             call->offsets[rungi_shm_rank_of(shm, i)] = total;
             total += bytes;
             call->offsets[rungi_shm_rank_of(shm, i) + 1] = total;
         }
     }
-    if (call->what.kind == RUNGI_COMM_GATHER) {
+    if (call->act == RUNGI_COMM_GATHER) {
         *call->all_out = malloc(total ? total : 1);
         if (!*call->all_out)
             return rungi_comm_break(comm, RUNG_NO_MEMORY, "rank %d: no memory for %llu bytes",
@@ -268,13 +263,14 @@ static void reach(const rungi_shm *shm, rungi_comm_call *call, uint32_t step)
 {
     call->step = step;
     call->seen = 0;
-    atomic_store_explicit(&line_of(shm, shm->index, call)->flag,
-                          rungi_shm_flag(call->what.sequence, step), memory_order_release);
+    atomic_store_explicit(&rungi_shm_line_of(shm, shm->index, call)->flag,
+                          rungi_shm_flag(rungi_shm_sequence(shm, call), step),
+                          memory_order_release);
 }
 
 static void enter(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *call)
 {
-    bool data = call->what.kind != RUNGI_COMM_BARRIER && call->what.kind != RUNGI_COMM_ALLOC;
+    bool data = call->act != RUNGI_COMM_BARRIER && call->act != RUNGI_COMM_ALLOC;
     uint64_t address = data ? rungi_shm_address(shm, call->data, call->what.bytes) : 0;
     call->staged = data && !shm->direct && address == 0;
     call->chunked = call->staged;
@@ -286,15 +282,16 @@ static void enter(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *call)
     }
     call->entered = true;
     call->step = 1;
-    rungi_shm_post(line_of(shm, shm->index, call), &call->what, address,
-                   rungi_shm_flag(call->what.sequence, 1));
+    rungi_shm_post(rungi_shm_line_of(shm, shm->index, call), &call->what, address,
+                   rungi_shm_flag(rungi_shm_sequence(shm, call), 1));
 }
 
 static bool all_reached(const rungi_shm *shm, rungi_comm_call *call)
 {
-    uint64_t flag = rungi_shm_flag(call->what.sequence, call->step);
+    uint64_t flag = rungi_shm_flag(rungi_shm_sequence(shm, call), call->step);
     for (; call->seen < shm->size; call->seen++)
-        if (call->seen != shm->index && !rungi_shm_reached(line_of(shm, call->seen, call), flag))
+        if (call->seen != shm->index &&
+            !rungi_shm_reached(rungi_shm_line_of(shm, call->seen, call), flag))
             return false;
     return true;
 }
@@ -304,7 +301,7 @@ static rung_status do_round(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *c
 {
     if (call->round == 0) {
         RUNG_TRY(check_calls(comm, shm, call));
-        if (call->what.kind == RUNGI_COMM_BARRIER || call->what.kind == RUNGI_COMM_ALLOC) {
+        if (call->act == RUNGI_COMM_BARRIER || call->act == RUNGI_COMM_ALLOC) {
             call->state = RUNGI_COMM_LANDED;
             return RUNG_OK;
         }
@@ -336,7 +333,7 @@ static void end_round(const rungi_comm *comm, rungi_shm *shm, rungi_comm_call *c
 
 rung_status rungi_shm_advance(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *call)
 {
-    if (call->what.kind == RUNGI_COMM_SEND || call->what.kind == RUNGI_COMM_RECEIVE)
+    if (call->act == RUNGI_COMM_SEND || call->act == RUNGI_COMM_RECEIVE)
         return rungi_shm_advance_pair(comm, shm, call);
     if (!call->entered)
         enter(comm, shm, call);

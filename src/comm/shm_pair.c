@@ -12,7 +12,7 @@ static rung_status check_pair(rungi_comm *comm, const rungi_comm_call *call,
 {
     char label[RUNGI_SHM_LABEL], mine[RUNGI_COMM_TEXT], theirs[RUNGI_COMM_TEXT];
     rungi_comm_what what;
-    rungi_shm_describe(other, &what, label);
+    rungi_shm_describe(other, 1, &what, label);
     if (what.bytes == call->what.bytes &&
         strncmp(label, call->what.label, RUNGI_SHM_LABEL - 1) == 0)
         return RUNG_OK;
@@ -106,7 +106,7 @@ static rung_status advance_receive(rungi_comm *comm, rungi_shm *shm, rungi_comm_
         }
         uint64_t at, bytes = round_bytes(shm, call, &at);
         const uint8_t *source =
-            call->staged ? stage_of(shm, from, shm->index) : rungi_shm_at(shm, address) + at;
+            call->staged ? stage_of(shm, from, shm->index) : rungi_shm_at(shm, from, address) + at;
         if (!rungi_shm_work_begin(shm))
             return rungi_comm_adopt(comm);
         if (bytes)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/error.h"
@@ -18,17 +19,23 @@
 // ---- the source
 
 // Compressed archives are unpacked beside the destination: there is room for it.
+static rung_status open_tar(rungi_conversion *c, const char *split)
+{
+    const rung_convert_options *o = c->options;
+    char *folder = rungi_path_folder(o->to);
+    RUNG_CHECK(folder, RUNG_NO_MEMORY, "%s: no memory for a path", o->to);
+    rung_status status = rungi_source_open_tar(
+        c->context, o->from, &(rungi_tar_options){.split = split, .spool = folder}, &c->split,
+        &c->source);
+    free(folder);
+    return status;
+}
+
 static rung_status open_split(rungi_conversion *c, const char *split)
 {
     const rung_convert_options *o = c->options;
     c->split = split;
-    if (strcmp(c->format, "tar") != 0)
-        return rung_source_open(c->context, c->format, o->from, split, &c->source);
-    char *folder = rungi_path_folder(o->to);
-    RUNG_CHECK(folder, RUNG_NO_MEMORY, "%s: no memory for a path", o->to);
-    rung_status status = rungi_source_open_tar(c->context, o->from, split, folder, &c->source);
-    free(folder);
-    return status;
+    return rung_source_open(c->context, c->format, o->from, split, &c->source);
 }
 
 // Without a split told: train where there are splits, and all of what is one by itself.
@@ -38,6 +45,8 @@ static rung_status open_source(rungi_conversion *c)
     c->format = o->format;
     if (!c->format)
         RUNG_TRY(rung_source_guess(o->from, &c->format));
+    if (strcmp(c->format, "tar") == 0)
+        return open_tar(c, o->split ? o->split : "some");
     if (o->split)
         return open_split(c, o->split);
     if (!rungi_source_may_be_split(c->format))
@@ -95,9 +104,10 @@ static void settle_stamp(rungi_conversion *c, rungi_string *text)
     struct stat info = {0};
     if (stat(o->from, &info) != 0)
         info.st_size = 0;
-    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %" PRId64 " %d", c->format, c->split,
-                     whole ? whole : o->from, c->source->count, o->height, o->width, o->crop,
-                     o->channels, o->shard, (int)o->skip_bad);
+    rungi_string_add(text, "%s %s %s %" PRId64 " %d %d %d %d %d %d %d %" PRId64 " %d", c->format,
+                     c->split, whole ? whole : o->from, c->source->count, o->height, o->width,
+                     o->crop, o->channels, (int)o->filter, o->keep_orientation, o->jpeg_rows,
+                     o->shard, (int)o->skip_bad);
     rungi_string_add(text, " %lld %lld.%09ld", (long long)info.st_size,
                      (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
     for (int i = 0; c->source->class_names && i < c->source->class_count; i++)
@@ -124,6 +134,8 @@ static rung_status settle_note(rungi_conversion *c)
     if (c->raw)
         snprintf(size, sizeof size, ", resized to %dx%d%s", o->height, o->width,
                  o->crop ? ", cropped" : "");
+    else if (o->jpeg_rows)
+        snprintf(size, sizeof size, ", with restart markers");
     c->note =
         rungi_text_format("%s (%s, %s)%s", rungi_path_name(o->from), c->format, c->split, size);
     settle_stamp(c, &text);
@@ -169,6 +181,8 @@ static rung_status check_options(const rung_convert_options *o)
                UINT16_MAX);
     RUNG_CHECK(o->height > 0 || (!o->crop && !o->channels), RUNG_INVALID,
                "convert: crop and channels belong to raw pixels of a size");
+    RUNG_CHECK(!o->jpeg_rows || o->height == 0, RUNG_INVALID,
+               "convert: raw pixels are no JPEGs that could be rewritten");
     RUNG_CHECK(o->channels == 0 || o->channels == 1 || o->channels == 3, RUNG_INVALID,
                "convert: %d channels, must be 1 or 3", o->channels);
     RUNG_CHECK(o->shard >= 0 && o->num_workers >= 0, RUNG_INVALID,
@@ -202,7 +216,7 @@ static rung_status convert(rung_context *context, const rung_convert_options *op
                            rung_convert_report *report_out)
 {
     rung_convert_kind kind;
-    rungi_conversion c = {.context = context, .options = options};
+    rungi_conversion c = {.context = context, .options = options, .lock = -1};
     RUNG_TRY(check_options(options));
     RUNG_TRY(settle_kind(options, &kind));
     bool tokens = kind == RUNG_CONVERT_TOKENS;
@@ -219,6 +233,8 @@ static rung_status convert(rung_context *context, const rung_convert_options *op
         snprintf(report_out->split, sizeof report_out->split, "%s", c.split);
     }
     rung_source_destroy(&c.source);
+    if (c.lock >= 0)
+        close(c.lock);
     free(c.note);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct rungi_conversion {
     char *note;
     rung_convert_report report;
     rungi_sink *sink;
+    int lock; // of the folder that is being made; -1: none
 } rungi_conversion;
 
 // A sample to be written.
@@ -50,6 +51,21 @@ rung_status rungi_convert_tokens(const rung_convert_options *options, rung_conve
 // Reads the source from where the sink stands and gives it every sample. convert_read.c
 rung_status rungi_convert_samples(rungi_conversion *c);
 
+// ---- reading, convert_read.c
+
+typedef struct rungi_convert_progress {
+    int64_t drop;    // good samples that stand already
+    int64_t written; // good samples so far, those included
+} rungi_convert_progress;
+
+// Gives a sample of the source to the sink.
+rung_status rungi_convert_give(rungi_conversion *c, rungi_convert_progress *p, int64_t index,
+                               const rung_view *fields);
+// Does a failure of this kind lie in the sample?
+bool rungi_convert_is_bad(rung_status status);
+// Reads every sample, rewrites its JPEG (options.jpeg_rows) and gives it. convert_rows.c
+rung_status rungi_convert_rows(rungi_conversion *c, rungi_convert_progress *p);
+
 // Tells the progress. Errors: RUNG_CANCELLED.
 rung_status rungi_convert_tell(const rungi_conversion *c, const char *stage, int64_t done,
                                int64_t total);
@@ -68,9 +84,10 @@ rung_status rungi_convert_check_pictures(const rungi_conversion *c, const char *
 // The label of a sample.
 int64_t rungi_convert_label(const rungi_conversion *c, const rungi_convert_sample *sample);
 
-// Makes the folder TO.partial. What an earlier call left in it stays if that call made the same of
-// the same: a file .stamp in it says so. `path_out` is RUNGI_PATH_MAX long.
-rung_status rungi_convert_begin_folder(const rungi_conversion *c, char *path_out);
+// Makes the folder TO.partial, and locks it until c->lock is closed. What an earlier call left in
+// it stays if that call made the same of the same: a file .stamp in it says so. `path_out` is
+// RUNGI_PATH_MAX long. Errors: RUNG_IO, also when another process is writing it.
+rung_status rungi_convert_begin_folder(rungi_conversion *c, char *path_out);
 // Removes .stamp, flushes the folder and renames it to TO.
 rung_status rungi_convert_end_folder(const rungi_conversion *c, const char *path);
 

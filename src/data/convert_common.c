@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -119,18 +121,53 @@ static bool same_stamp(const char *path, const char *wanted)
     return same;
 }
 
-rung_status rungi_convert_begin_folder(const rungi_conversion *c, char *path_out)
+// Removes all that is in a folder.
+static rung_status empty_folder(const char *path)
+{
+    rungi_names names = {0};
+    RUNG_TRY(rungi_fs_list(path, &names));
+    rung_status status = RUNG_OK;
+    for (size_t i = 0; i < names.count && status == RUNG_OK; i++) {
+        char *inner = rungi_path_join(path, names.data[i]);
+        status = inner ? rungi_fs_remove_tree(inner)
+                       : RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory for a path", path);
+        free(inner);
+    }
+    rungi_names_fini(&names);
+    return status;
+}
+
+// Locks the folder as long as this process lives, or until the descriptor is closed. One that was
+// renamed meanwhile is no longer there.
+static rung_status lock_folder(const char *path, int *fd_out)
+{
+    struct stat locked, there;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return rungi_io_fail(path, "open", errno, 0);
+    bool mine = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (mine && fstat(fd, &locked) == 0 && stat(path, &there) == 0 &&
+        locked.st_ino == there.st_ino) {
+        *fd_out = fd;
+        return RUNG_OK;
+    }
+    close(fd);
+    return RUNG_FAIL(RUNG_IO, "%s: another process is writing it", path);
+}
+
+rung_status rungi_convert_begin_folder(rungi_conversion *c, char *path_out)
 {
     char path[RUNGI_PATH_MAX], stamp[RUNGI_PATH_MAX], text[32];
     bool exists;
     RUNG_TRY(rungi_path_format(path, "%s.partial", c->options->to));
     RUNG_TRY(rungi_path_format(stamp, "%s/.stamp", path));
     snprintf(text, sizeof text, "%016" PRIx64 "\n", c->stamp);
-    if (c->options->restart || !same_stamp(stamp, text))
-        RUNG_TRY(rungi_fs_remove_tree(path));
     RUNG_TRY(rungi_io_make_folder(path, &exists, NULL));
-    if (!exists)
+    RUNG_TRY(lock_folder(path, &c->lock));
+    if (c->options->restart || !same_stamp(stamp, text)) {
+        RUNG_TRY(empty_folder(path));
         RUNG_TRY(rungi_fs_write(stamp, text, strlen(text)));
+    }
     memcpy(path_out, path, sizeof path);
     return RUNG_OK;
 }

@@ -65,7 +65,7 @@ static rung_status begin(npy_sink *s)
 {
     static const char *const names[][2] = {
         {"images", "labels"}, {"x_train", "y_train"}, {"x_test", "y_test"}};
-    const rungi_conversion *c = s->c;
+    rungi_conversion *c = s->c;
     const rung_field *image = &c->fields[c->image];
     int split = strcmp(c->split, "train") == 0 ? 1 : strcmp(c->split, "test") == 0 ? 2 : 0;
     int64_t count;

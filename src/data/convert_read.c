@@ -10,62 +10,34 @@
 #include "base/error.h"
 #include "data/convert.h"
 #include "data/pack_file.h"
-#include "data/picture_source.h"
 #include "data/source.h"
-#include "data/source_pack.h"
 
-enum { BATCH = 32, TELL_EVERY = 64, NAME_BYTES = 1024 };
+enum { BATCH = 32, TELL_EVERY = 64 };
 
 // Does a failure of this kind lie in the sample?
-static bool is_bad_sample(rung_status status)
+bool rungi_convert_is_bad(rung_status status)
 {
     return status == RUNG_NOT_FOUND || status == RUNG_IO || status == RUNG_FORMAT ||
            status == RUNG_CORRUPT || status == RUNG_DATA || status == RUNG_UNSUPPORTED;
 }
 
-// What a sample was called where it comes from.
-static void name_sample(const rungi_conversion *c, int64_t index, char out[NAME_BYTES])
+rung_status rungi_convert_give(rungi_conversion *c, rungi_convert_progress *p, int64_t index,
+                               const rung_view *fields)
 {
-    const rung_source *source = c->source;
-    const char *pictures[] = {"image_folder", "list", "tar"};
-    char place[NAME_BYTES];
-    *out = '\0';
-    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        if (strcmp(c->format, pictures[i]) == 0) {
-            const rungi_picture_source *ps = source->self;
-            snprintf(out, NAME_BYTES, "%s",
-                     rungi_string_text(&ps->names) + ps->places.data[index].name);
-            return;
-        }
-    if (!rungi_source_is_pack(source))
-        return;
-    source->describe(source->self, index, place, sizeof place);
-    const char *behind = strstr(place, ", ");
-    if (behind && strncmp(behind, ", record ", 9) != 0)
-        snprintf(out, NAME_BYTES, "%s", behind + 2);
-}
-
-typedef struct progress {
-    int64_t drop;    // good samples that stand already
-    int64_t written; // good samples so far, those included
-} progress;
-
-static rung_status give(rungi_conversion *c, progress *p, int64_t index, const rung_view *fields)
-{
-    char name[NAME_BYTES], place[600];
+    char place[600];
     rungi_sink *sink = c->sink;
     if (p->drop > 0) {
         p->drop--;
         return RUNG_OK;
     }
-    name_sample(c, index, name);
-    rung_status status = sink->add(sink, &(rungi_convert_sample){p->written, name, fields});
+    rung_status status = sink->add(
+        sink, &(rungi_convert_sample){p->written, rungi_source_name(c->source, index), fields});
     if (status == RUNG_OK) {
         p->written++;
         return RUNG_OK;
     }
     rungi_source_describe(c->source, index, place, sizeof place);
-    if (is_bad_sample(status) && status != RUNG_IO)
+    if (rungi_convert_is_bad(status) && status != RUNG_IO)
         rungi_fail_prefix("%s", place);
     return status;
 }
@@ -73,7 +45,7 @@ static rung_status give(rungi_conversion *c, progress *p, int64_t index, const r
 // ---- as they are
 
 static rung_status read_plain(rungi_conversion *c, void *state, void *const *rooms, int64_t index,
-                              progress *p, bool *bad_out)
+                              rungi_convert_progress *p, bool *bad_out)
 {
     const rung_source *source = c->source;
     char place[600];
@@ -84,16 +56,17 @@ static rung_status read_plain(rungi_conversion *c, void *state, void *const *roo
         source->read(source->self, state,
                      &(rung_sample){.index = index, .worker = -1, .may_borrow = UINT32_MAX}, views);
     if (status != RUNG_OK) {
-        *bad_out = is_bad_sample(status);
+        *bad_out = rungi_convert_is_bad(status);
         rungi_source_describe(source, index, place, sizeof place);
         return rungi_fail_prefix("%s", place);
     }
-    status = give(c, p, index, views);
+    status = rungi_convert_give(c, p, index, views);
     *bad_out = status == RUNG_DATA || status == RUNG_FORMAT || status == RUNG_CORRUPT;
     return status;
 }
 
-static rung_status run_plain(rungi_conversion *c, void *state, void *const *rooms, progress *p)
+static rung_status run_plain(rungi_conversion *c, void *state, void *const *rooms,
+                             rungi_convert_progress *p)
 {
     int64_t count = c->source->count;
     const rung_convert_options *o = c->options;
@@ -112,7 +85,7 @@ static rung_status run_plain(rungi_conversion *c, void *state, void *const *room
     return RUNG_OK;
 }
 
-static rung_status convert_plain(rungi_conversion *c, progress *p)
+static rung_status convert_plain(rungi_conversion *c, rungi_convert_progress *p)
 {
     const rung_source *source = c->source;
     void *rooms[RUNG_MAX_FIELDS] = {0}, *state = NULL;
@@ -151,8 +124,9 @@ static int make_steps(const rungi_conversion *c, rung_transform *steps)
     if (c->source->fields[c->image].pixels == RUNG_PIXELS_FILE)
         steps[count++] = (rung_transform){.kind = RUNG_TRANSFORM_DECODE,
                                           .field = c->image,
-                                          .channels = o->channels ? o->channels : 3};
-    rung_transform resize = {.kind = RUNG_TRANSFORM_RESIZE, .field = c->image};
+                                          .channels = o->channels ? o->channels : 3,
+                                          .keep_orientation = o->keep_orientation};
+    rung_transform resize = {.kind = RUNG_TRANSFORM_RESIZE, .field = c->image, .filter = o->filter};
     resize.height = o->crop ? larger : o->height;
     resize.width = o->crop ? 0 : o->width;
     steps[count++] = resize;
@@ -172,8 +146,8 @@ static void interleave(const uint8_t *from, uint8_t *to, size_t plane, size_t ch
             to[i * channels + k] = from[k * plane + i];
 }
 
-static rung_status give_batch(rungi_conversion *c, progress *p, const rung_batch *batch,
-                              uint8_t *pixels)
+static rung_status give_batch(rungi_conversion *c, rungi_convert_progress *p,
+                              const rung_batch *batch, uint8_t *pixels)
 {
     const int64_t *d = c->fields[c->image].shape.dim;
     size_t plane = (size_t)(d[0] * d[1]), channels = (size_t)d[2];
@@ -186,12 +160,12 @@ static rung_status give_batch(rungi_conversion *c, progress *p, const rung_batch
         }
         interleave(views[c->image].data, pixels, plane, channels);
         views[c->image].data = pixels;
-        RUNG_TRY(give(c, p, batch->samples[i], views));
+        RUNG_TRY(rungi_convert_give(c, p, batch->samples[i], views));
     }
     return RUNG_OK;
 }
 
-static rung_status run_loader(rungi_conversion *c, rung_loader *loader, progress *p)
+static rung_status run_loader(rungi_conversion *c, rung_loader *loader, rungi_convert_progress *p)
 {
     uint8_t *pixels = malloc(rungi_field_bytes(&c->fields[c->image]));
     RUNG_CHECK(pixels, RUNG_NO_MEMORY, "no memory for a picture");
@@ -212,7 +186,7 @@ static rung_status run_loader(rungi_conversion *c, rung_loader *loader, progress
     return status;
 }
 
-static rung_status convert_raw(rungi_conversion *c, progress *p)
+static rung_status convert_raw(rungi_conversion *c, rungi_convert_progress *p)
 {
     rung_transform steps[4];
     rung_loader *loader;
@@ -239,9 +213,13 @@ rung_status rungi_convert_samples(rungi_conversion *c)
 {
     // With samples left out, what stands is not the first of the source: all are looked at again.
     int64_t standing = c->sink->standing;
-    progress p = {.drop = c->options->skip_bad ? standing : 0, .written = standing};
+    rungi_convert_progress p = {.drop = c->options->skip_bad ? standing : 0, .written = standing};
     c->report.resumed = standing;
-    rung_status status = c->raw ? convert_raw(c, &p) : convert_plain(c, &p);
+    bool rows =
+        c->options->jpeg_rows && c->image >= 0 && c->fields[c->image].pixels == RUNG_PIXELS_FILE;
+    rung_status status = c->raw ? convert_raw(c, &p)
+                         : rows ? rungi_convert_rows(c, &p)
+                                : convert_plain(c, &p);
     c->report.samples = p.written;
     return status;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions: the same samples come out of every format, resized pixels are Pillow's, what was
 // begun is taken up, and nothing half-written has the final name.
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include "formats/crc32c.h"
 #include "group_testing.h"
 #include "rung/convert.h"
@@ -433,14 +436,41 @@ static void guesses(void **state)
     assert_string_equal(format, "tokens");
 }
 
+// A folder that another process is making is left alone; once it has ended, the same call goes on.
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    const rung_convert_kind kinds[] = {RUNG_CONVERT_FOLDER, RUNG_CONVERT_NPY, RUNG_CONVERT_TAR};
+    for (int k = 0; k < 3; k++) {
+        char name[32], partial[64];
+        snprintf(name, sizeof name, "locked-%d", k);
+        snprintf(partial, sizeof partial, "%s.partial", name);
+        const char *path = test_path(&folder, partial);
+        assert_int_equal(mkdir(path, 0777), 0);
+        int fd = open(path, O_RDONLY | O_DIRECTORY);
+        assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+        rung_convert_options options = {.from = test_path(&folder, "pics"),
+                                        .to = test_path(&folder, name),
+                                        .kind = kinds[k],
+                                        .shard = kinds[k] == RUNG_CONVERT_TAR ? 2 : 0};
+        options.height = options.width = kinds[k] == RUNG_CONVERT_NPY ? 4 : 0;
+        rung_convert_report report;
+        assert_fails(RUNG_IO, "another process is writing it",
+                     rung_convert_data(context, &options, &report));
+        close(fd);
+        assert_ok(rung_convert_data(context, &options, &report));
+        assert_true(is_there(name) && !is_there(partial));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_go_round),  cmocka_unit_test(arrays_go_round),
-        cmocka_unit_test(numbered_folders),   cmocka_unit_test(raw_is_pillows),
-        cmocka_unit_test(taken_up),           cmocka_unit_test(bad_samples),
-        cmocka_unit_test(refusals),           cmocka_unit_test(guesses),
-        cmocka_unit_test(names_of_all_kinds),
+        cmocka_unit_test(one_at_a_time),   cmocka_unit_test(pictures_go_round),
+        cmocka_unit_test(arrays_go_round), cmocka_unit_test(numbered_folders),
+        cmocka_unit_test(raw_is_pillows),  cmocka_unit_test(taken_up),
+        cmocka_unit_test(bad_samples),     cmocka_unit_test(refusals),
+        cmocka_unit_test(guesses),         cmocka_unit_test(names_of_all_kinds),
     };
     return RUN_GROUP(tests, set_up);
 }

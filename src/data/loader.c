@@ -11,6 +11,7 @@
 #include "data/preload.h"
 #include "data/ring.h"
 #include "data/source.h"
+#include "data/tar_stream.h"
 
 enum { MAX_WORKERS = 1024, MAX_AHEAD = 1024 };
 
@@ -82,6 +83,12 @@ static void tell_start(const rung_loader *loader)
                   "data.timeout (%g s) is ignored because data.num_workers is 0: nobody watches a "
                   "read without workers",
                   o->timeout);
+    int archives = rungi_source_stream_archives(loader->ring->source);
+    if (archives && archives < o->num_workers * o->world)
+        rungi_log(loader->context, RUNG_LOG_NOTICE,
+                  "%d archives are read as streams by %d readers (%d ranks x %d workers): no more "
+                  "than %d unpack at a time",
+                  archives, o->num_workers * o->world, o->world, o->num_workers, archives);
     if (o->num_workers > cores)
         rungi_log(loader->context, RUNG_LOG_WARNING,
                   "data.num_workers is %d (1 thread each) on %d core%s: more workers than cores "

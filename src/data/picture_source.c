@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/tar_stream.h"
 #include "formats/image_file.h"
 
 enum { OPEN_ARCHIVES_MAX = 256 };
@@ -117,7 +118,9 @@ static rung_status read_sample(void *self, void *state, const rung_sample *sampl
 {
     const rungi_picture_source *ps = self;
     rungi_block *block = state;
-    RUNG_TRY(fetch(ps, sample->index, block, &fields[0].shape.dim[0]));
+    int64_t *size = &fields[0].shape.dim[0];
+    RUNG_TRY(ps->streams ? rungi_tar_streams_fetch(ps->streams, sample, block, size)
+                         : fetch(ps, sample->index, block, size));
     fields[0].data = block->data;
     size_t classes = ps->classes.count;
     if (ps->targets)
@@ -145,6 +148,7 @@ static void describe(void *self, int64_t index, char *out, size_t size)
 static void destroy(rung_source *source)
 {
     rungi_picture_source *ps = (rungi_picture_source *)source;
+    rungi_tar_streams_destroy(&ps->streams);
     for (size_t i = 0; i < ps->archives.count; i++) {
         if (ps->archives.data[i].fd >= 0)
             close(ps->archives.data[i].fd);
@@ -296,6 +300,23 @@ rung_status rungi_picture_source_finish(rungi_picture_source *ps, const char *wh
         source->class_names = (const char *const *)ps->classes.data;
     }
     return RUNG_OK;
+}
+
+const rungi_picture_source *rungi_picture_source_of(const rung_source *source)
+{
+    return source->destroy == destroy ? (const rungi_picture_source *)source : NULL;
+}
+
+const char *rungi_picture_source_sample(const rung_source *source, int64_t index)
+{
+    const rungi_picture_source *ps = rungi_picture_source_of(source);
+    return ps ? name_of(ps, index) : NULL;
+}
+
+const int64_t *rungi_picture_source_label_of(const rung_source *source, int64_t index)
+{
+    const rungi_picture_source *ps = rungi_picture_source_of(source);
+    return ps && !ps->targets ? &ps->places.data[index].label : NULL;
 }
 
 bool rungi_picture_name(const char *name)

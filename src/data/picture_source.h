@@ -22,6 +22,8 @@ typedef struct rungi_archive {
     int fd; // -1: opened for each read
 } rungi_archive;
 
+struct rungi_tar_streams;
+
 typedef struct rungi_picture_source {
     rung_source source; // first: a rung_source * is a rungi_picture_source *
     char *root;         // folder that names begin at; "" for none
@@ -29,7 +31,8 @@ typedef struct rungi_picture_source {
     RUNGI_ARRAY(rungi_picture_place) places;
     RUNGI_ARRAY(rungi_archive) archives;
     RUNGI_ARRAY(char *) classes;
-    float *targets; // [count, classes] instead of labels
+    float *targets;                    // [count, classes] instead of labels
+    struct rungi_tar_streams *streams; // of archives that are read from front to back, or NULL
 } rungi_picture_source;
 
 // Pictures larger than this are refused: a file is read whole.
@@ -58,6 +61,15 @@ rung_status rungi_picture_source_label(rungi_picture_source *ps, const char *tex
 
 // Sets the fields. Errors: RUNG_DATA when there are no pictures, named by `where`.
 rung_status rungi_picture_source_finish(rungi_picture_source *ps, const char *where);
+
+// The source as one of pictures as files, or NULL.
+const rungi_picture_source *rungi_picture_source_of(const rung_source *source);
+
+// The name of a sample within its data set, if the source is one of pictures as files; else NULL.
+const char *rungi_picture_source_sample(const rung_source *source, int64_t index);
+
+// The class of a sample, likewise; NULL too where it has several.
+const int64_t *rungi_picture_source_label_of(const rung_source *source, int64_t index);
 
 // Does the name end as torchvision's ImageFolder wants pictures to?
 bool rungi_picture_name(const char *name);

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/picture_source.h"
+#include "data/source_pack.h"
 
 void rung_source_destroy(rung_source **source)
 {
@@ -86,4 +88,17 @@ void rungi_source_describe(const rung_source *source, int64_t index, char *out, 
     else
         snprintf(out, size, "sample %" PRId64 " of %s", index,
                  source->name ? source->name : "the data source");
+}
+
+const char *rungi_source_name(const rung_source *source, int64_t index)
+{
+    const char *name = rungi_picture_source_sample(source, index);
+    name = name ? name : rungi_source_pack_sample(source, index);
+    return name ? name : "";
+}
+
+const int64_t *rungi_source_label(const rung_source *source, int64_t index)
+{
+    const int64_t *label = rungi_picture_source_label_of(source, index);
+    return label ? label : rungi_source_pack_label(source, index);
 }

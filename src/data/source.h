@@ -27,6 +27,13 @@ static inline size_t rungi_round64(size_t bytes)
 // May the path of this format be one split by itself, which is then called "all"?
 bool rungi_source_may_be_split(const char *format);
 
+// The name of a sample within its data set: of a picture its path there, the same in folders,
+// archives and packs of them. "" where there is none.
+const char *rungi_source_name(const rung_source *source, int64_t index);
+
+// The label of a sample, where the source knows it without reading the sample; else NULL.
+const int64_t *rungi_source_label(const rung_source *source, int64_t index);
+
 // Notes that a thread is stuck in `read` for good: the source must stay in memory.
 void rungi_source_abandon(rung_source *source);
 

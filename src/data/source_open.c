@@ -90,15 +90,27 @@ static rung_status open_image_folder(rung_context *context, const char *path, co
                      out);
 }
 
-rung_status rungi_source_open_tar(rung_context *context, const char *path, const char *split,
-                                  const char *spool, rung_source **out)
+// "some" in a folder: its train where it has a val or test, else all of it.
+rung_status rungi_source_open_tar(rung_context *context, const char *path,
+                                  const rungi_tar_options *options, const char **split_out,
+                                  rung_source **out)
 {
-    RUNG_TRY(check_split("tar", split));
+    rungi_tar_options o = *options;
     char *part = NULL;
-    if (strcmp(split, "all") != 0 && rungi_fs_is_folder(path))
-        part = find_part(path, is_test(split) ? test_folders : train_folder);
-    rung_status status =
-        rungi_source_tar(context, part ? part : path, part ? "all" : split, spool, out);
+    bool some = strcmp(o.split, "some") == 0;
+    if (!some)
+        RUNG_TRY(check_split("tar", o.split));
+    if (strcmp(o.split, "all") != 0 && rungi_fs_is_folder(path)) {
+        char *test = some ? find_part(path, test_folders) : NULL;
+        if (!some || test)
+            part = find_part(path, is_test(o.split) ? test_folders : train_folder);
+        free(test);
+    }
+    if (part)
+        o.split = "all";
+    rung_status status = rungi_source_tar(context, part ? part : path, &o, split_out, out);
+    if (part && split_out)
+        *split_out = some ? "train" : options->split;
     free(part);
     return status;
 }
@@ -106,7 +118,7 @@ rung_status rungi_source_open_tar(rung_context *context, const char *path, const
 static rung_status open_tar(rung_context *context, const char *path, const char *split,
                             rung_source **out)
 {
-    return rungi_source_open_tar(context, path, split, NULL, out);
+    return rungi_source_open_tar(context, path, &(rungi_tar_options){.split = split}, NULL, out);
 }
 
 static rung_status open_one_pack(rung_context *context, const char *path, rung_source **out)

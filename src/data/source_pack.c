@@ -184,6 +184,19 @@ bool rungi_source_is_pack(const rung_source *source)
     return source && source->destroy == destroy;
 }
 
+const char *rungi_source_pack_sample(const rung_source *source, int64_t index)
+{
+    const rungi_pack *pack = &((const pack_source *)source)->pack;
+    return rungi_source_is_pack(source) ? pack->names + pack->index[index].name : NULL;
+}
+
+const int64_t *rungi_source_pack_label(const rung_source *source, int64_t index)
+{
+    const rungi_pack *pack = &((const pack_source *)source)->pack;
+    return rungi_source_is_pack(source) && pack->layout.label >= 0 ? &pack->index[index].label
+                                                                   : NULL;
+}
+
 uint64_t rungi_source_pack_bytes(const rung_source *source)
 {
     const rungi_pack *pack = &((const pack_source *)source)->pack;

@@ -7,12 +7,9 @@
 // the picture lies in; without folders what follows the first _ of its name. An entry __classes__
 // (which WebDataset passes over) holds the names of numbers, one a line.
 //
-// A compressed archive is a stream: it cannot be read at random. Order and resuming rest on random
-// access (the loader's position -> sample is a pure function, exact for any number of workers), so
-// such an archive is unpacked once into memory, up to a limit, and is then like any other.
-// Shuffling within a buffer, as streams are elsewhere, would give up that an epoch's order is known
-// and can be returned to; a file in a cache folder would have to be found, checked and cleared
-// away. What is larger than the limit is refused with the way out: a pack, made once, is that file.
+// A compressed archive cannot be read at random: it is unpacked once into memory, up to a limit,
+// and is then like any other. Beyond the limit all archives are read as streams (tar_stream.h); the
+// index is made of them too, by reading them once.
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +24,8 @@
 #include "data/picture_source.h"
 #include "data/shard_names.h"
 #include "data/source_tar.h"
+#include "data/tar_stream.h"
+#include "formats/forward.h"
 #include "formats/tar.h"
 #include "formats/unpack.h"
 
@@ -39,7 +38,11 @@ typedef struct index {
     rungi_picture_source *ps;
     const char *path; // of the archive that is read
     int fd;
+    rungi_tar_read_fn read;
+    void *from;           // of `read`
     const char *spool;    // folder for what is unpacked; NULL: memory
+    bool stream;          // archives are streams
+    bool too_large;       // to be unpacked in memory
     uint64_t unpacked;    // bytes
     rungi_string classes; // the entry __classes__
     // The sample that is being put together.
@@ -82,7 +85,7 @@ static rung_status add_label(index_state *x, const rungi_tar_entry *entry)
                "%s, %s: a label of %" PRId64 " bytes, must be 1 to %d", x->path, entry->name,
                entry->size, LABEL_MAX);
     RUNG_CHECK(!x->has_label, RUNG_DATA, "%s, %s: the sample has two labels", x->path, entry->name);
-    RUNG_TRY(rungi_io_read_at(x->fd, x->path, (uint64_t)entry->offset, text, (size_t)entry->size));
+    RUNG_TRY(x->read(x->from, (uint64_t)entry->offset, text, (size_t)entry->size));
     size_t length = (size_t)entry->size;
     while (length > 0 && isspace((unsigned char)text[length - 1]))
         length--;
@@ -126,8 +129,7 @@ static rung_status take_classes(index_state *x, const rungi_tar_entry *entry)
                entry->name, entry->size, CLASSES_BYTES_MAX);
     char *text = malloc((size_t)entry->size + 1);
     RUNG_CHECK(text, RUNG_NO_MEMORY, "%s: no memory for the names of its classes", x->path);
-    rung_status status =
-        rungi_io_read_at(x->fd, x->path, (uint64_t)entry->offset, text, (size_t)entry->size);
+    rung_status status = x->read(x->from, (uint64_t)entry->offset, text, (size_t)entry->size);
     if (status == RUNG_OK && memchr(text, 0, (size_t)entry->size))
         status = RUNG_FAIL(RUNG_DATA, "%s, %s: is no text", x->path, entry->name);
     x->classes.size = 0; // each shard has them
@@ -153,6 +155,18 @@ static rung_status take_entry(void *user, const rungi_tar_entry *entry)
     return rungi_picture_name(kind) ? add_picture(x, entry) : RUNG_OK;
 }
 
+// From here on archives are streams: what was unpacked is given up.
+static void turn_to_streams(index_state *x)
+{
+    x->stream = true;
+    for (size_t i = 0; i < x->ps->archives.count; i++) {
+        rungi_archive *archive = &x->ps->archives.data[i];
+        if (archive->fd >= 0)
+            close(archive->fd);
+        archive->fd = -1;
+    }
+}
+
 // Puts what is in the archive open as x->fd in its place. The source keeps it.
 static rung_status unpack_shard(index_state *x, const char *path, uint64_t *size)
 {
@@ -160,7 +174,9 @@ static rung_status unpack_shard(index_state *x, const char *path, uint64_t *size
     int fd;
     close(x->fd);
     x->fd = -1;
-    RUNG_TRY(rungi_unpack(path, x->spool, limit, &fd, size));
+    rung_status status = rungi_unpack(path, x->spool, limit, &fd, size);
+    x->too_large = status == RUNG_UNSUPPORTED;
+    RUNG_TRY(status);
     x->unpacked += *size;
     RUNG_TRY(rungi_picture_source_adopt(x->ps, path, fd));
     x->fd = dup(fd);
@@ -168,18 +184,48 @@ static rung_status unpack_shard(index_state *x, const char *path, uint64_t *size
     return RUNG_OK;
 }
 
+static rung_status read_at_random(void *x_, uint64_t at, void *data, size_t size)
+{
+    const index_state *x = x_;
+    return rungi_io_read_at(x->fd, x->path, at, data, size);
+}
+
+static rung_status read_random_shard(index_state *x, const char *path)
+{
+    uint64_t size;
+    RUNG_TRY(rungi_io_open_read(path, &x->fd, &size));
+    rung_status status = rungi_is_compressed(x->fd) ? unpack_shard(x, path, &size)
+                                                    : rungi_picture_source_archive(x->ps, path);
+    x->read = read_at_random;
+    x->from = x;
+    if (status == RUNG_OK)
+        status = rungi_tar_walk_by(x->read, x->from, path, size, take_entry, x);
+    if (x->fd >= 0)
+        close(x->fd);
+    return status;
+}
+
+static rung_status read_stream_shard(index_state *x, const char *path)
+{
+    rungi_forward *file;
+    RUNG_TRY(rungi_picture_source_adopt(x->ps, path, -1));
+    RUNG_TRY(rungi_forward_open(path, &file));
+    x->read = rungi_forward_read;
+    x->from = file;
+    rung_status status = rungi_tar_walk_by(x->read, x->from, path, INT64_MAX, take_entry, x);
+    rungi_forward_close(&file);
+    return status;
+}
+
 static rung_status read_shard(void *user, const char *path)
 {
     index_state *x = user;
-    uint64_t size;
-    RUNG_TRY(rungi_io_open_read(path, &x->fd, &size));
     x->path = path;
-    rung_status status = rungi_is_compressed(x->fd) ? unpack_shard(x, path, &size)
-                                                    : rungi_picture_source_archive(x->ps, path);
-    if (status == RUNG_OK)
-        status = rungi_tar_walk(x->fd, path, size, take_entry, x);
-    if (x->fd >= 0)
-        close(x->fd);
+    rung_status status = x->stream ? read_stream_shard(x, path) : read_random_shard(x, path);
+    if (x->too_large && !x->stream) {
+        turn_to_streams(x);
+        status = read_stream_shard(x, path);
+    }
     free(x->key); // samples do not go over the end of an archive
     x->key = NULL;
     return status;
@@ -274,14 +320,17 @@ static int part_of(const char *name)
     return NO_PART;
 }
 
-// Leaves the pictures of a split.
-static rung_status keep_split(index_state *x, const char *path, const char *split)
+// Leaves the pictures of a split, which "some" is settled to.
+static rung_status keep_split(index_state *x, const char *path, const char **split_at)
 {
+    const char *split = *split_at;
     rungi_picture_source *ps = x->ps;
     size_t counts[TEST_PART + 1] = {0}, kept = 0;
     const char *names = rungi_string_text(&ps->names);
     for (size_t i = 0; i < ps->places.count; i++)
         counts[part_of(names + ps->places.data[i].name)]++;
+    if (strcmp(split, "some") == 0)
+        *split_at = split = counts[VAL_PART] || counts[TEST_PART] ? "train" : "all";
     bool test = strcmp(split, "test") == 0;
     int part = test ? (counts[VAL_PART] ? VAL_PART : TEST_PART) : TRAIN_PART;
     RUNG_CHECK(!test || counts[part], RUNG_NOT_FOUND,
@@ -300,10 +349,10 @@ static rung_status keep_split(index_state *x, const char *path, const char *spli
     return RUNG_OK;
 }
 
-static rung_status fill(const char *path, const char *split, const char *spool,
+static rung_status fill(const char *path, const rungi_tar_options *o, const char **split,
                         rungi_picture_source *ps)
 {
-    index_state x = {.ps = ps, .spool = spool};
+    index_state x = {.ps = ps, .spool = o->spool, .stream = o->stream};
     int shards = 0;
     rung_status status = rungi_shard_names(path, read_shard, &x, &shards);
     if (status == RUNG_OK && ps->places.count == 0)
@@ -315,6 +364,8 @@ static rung_status fill(const char *path, const char *split, const char *spool,
         status = settle_labels(&x);
     if (status == RUNG_OK)
         status = rungi_picture_source_finish(ps, path);
+    if (status == RUNG_OK && x.stream)
+        status = rungi_tar_streams_create(ps, &ps->streams);
     free(x.key);
     rungi_string_fini(&x.texts);
     rungi_string_fini(&x.classes);
@@ -324,18 +375,28 @@ static rung_status fill(const char *path, const char *split, const char *spool,
 
 rung_status rung_source_tar(rung_context *context, const char *path, rung_source **source_out)
 {
-    return rungi_source_tar(context, path, "all", NULL, source_out);
+    return rungi_source_tar(context, path, &(rungi_tar_options){0}, NULL, source_out);
 }
 
-rung_status rungi_source_tar(rung_context *context, const char *path, const char *split,
-                             const char *spool, rung_source **source_out)
+rung_status rung_source_tar_stream(rung_context *context, const char *path,
+                                   rung_source **source_out)
+{
+    return rungi_source_tar(context, path, &(rungi_tar_options){.stream = true}, NULL, source_out);
+}
+
+rung_status rungi_source_tar(rung_context *context, const char *path,
+                             const rungi_tar_options *options, const char **split_out,
+                             rung_source **source_out)
 {
     (void)context;
     rungi_picture_source *ps;
+    const char *split = options->split ? options->split : "all";
     RUNG_CHECK(path, RUNG_CONFIG, "tar: data.path must name the archives");
     RUNG_TRY(rungi_picture_source_create("tar", "", &ps));
-    rung_status status = fill(path, split, spool, ps);
+    rung_status status = fill(path, options, &split, ps);
     rung_source *source = &ps->source;
+    if (split_out)
+        *split_out = split;
     if (status == RUNG_OK)
         *source_out = source;
     else

@@ -18,15 +18,26 @@ static const char *below(const char *name, const char *root)
     return name + length + strspn(name + length, "/");
 }
 
+// Pictures have the same name wherever they lie: in folders, in archives, or in a pack of these.
+static const char *name_of(const rung_source *source, const char *root, int64_t index, char *room,
+                           size_t size)
+{
+    const char *name = rungi_source_name(source, index);
+    if (*name)
+        return name;
+    *room = '\0';
+    source->describe(source->self, index, room, size);
+    return below(room, root);
+}
+
 uint64_t rungi_source_fingerprint(const rung_source *source, const char *root)
 {
     enum { LOOKED_AT = 100000 };
     int64_t stride = source->count > LOOKED_AT ? source->count / LOOKED_AT : 1;
     uint64_t hash = (uint64_t)source->count;
     for (int64_t i = 0; source->describe && i < source->count; i += stride) {
-        char name[4096] = "";
-        source->describe(source->self, i, name, sizeof name);
-        const char *rest = below(name, root);
+        char room[4096];
+        const char *rest = name_of(source, root, i, room, sizeof room);
         hash = XXH3_64bits_withSeed(rest, strlen(rest), hash);
     }
     return hash;
@@ -39,9 +50,8 @@ rung_status rung_split_by_name(const rung_source *source, const char *root, doub
     RUNG_CHECK(source->describe, RUNG_UNSUPPORTED, "%s: its samples have no names to split them by",
                source->name);
     for (int64_t i = 0; i < source->count; i++) {
-        char name[4096] = "";
-        source->describe(source->self, i, name, sizeof name);
-        const char *rest = below(name, root);
+        char room[4096];
+        const char *rest = name_of(source, root, i, room, sizeof room);
         double unit = (double)(XXH3_64bits(rest, strlen(rest)) >> 11) * 0x1p-53;
         held_out[i] = unit < share;
     }

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "formats/image_file.h"
+#include "formats/jpeg_rows.h"
 
 enum { SCANS_MAX = 500, ROWS_AT_ONCE = 16, MARGIN = 2 };
 
@@ -33,6 +34,11 @@ struct rungi_jpeg {
     size_t size;
     const char *name;
     rungi_block rows;
+    // Of a JPEG with a restart marker behind each row of blocks, where decoding begins anew:
+    rungi_block header;           // another header, and
+    const unsigned char *segment; // what follows it; NULL: nothing was passed over
+    int shift;                    // what the markers' numbers differ by from those expected
+    bool by_row;                  // one stands behind each row of blocks
 };
 
 static rungi_jpeg *owner(j_common_ptr c)
@@ -77,7 +83,14 @@ static void start_source(j_decompress_ptr c)
 static boolean fill_source(j_decompress_ptr c)
 {
     static const JOCTET end[] = {0xff, JPEG_EOI};
-    owner((j_common_ptr)c)->ended = true;
+    rungi_jpeg *jpeg = owner((j_common_ptr)c);
+    if (jpeg->segment && c->src->next_input_byte >= jpeg->header.data &&
+        c->src->next_input_byte <= jpeg->header.data + jpeg->header.size) {
+        c->src->next_input_byte = jpeg->segment;
+        c->src->bytes_in_buffer = (size_t)(jpeg->data + jpeg->size - jpeg->segment);
+        return TRUE;
+    }
+    jpeg->ended = true;
     c->src->next_input_byte = end;
     c->src->bytes_in_buffer = sizeof end;
     return TRUE;
@@ -95,6 +108,18 @@ static void skip_source(j_decompress_ptr c, long count)
     c->src->bytes_in_buffer -= (size_t)count;
 }
 
+// The markers of what is decoded count on from where it begins.
+static boolean on_restart(j_decompress_ptr c, int desired)
+{
+    if (c->unread_marker == JPEG_RST0 + (desired + owner((j_common_ptr)c)->shift) % 8) {
+        c->unread_marker = 0;
+        if (owner((j_common_ptr)c)->by_row)
+            c->restart_interval = 0;
+        return TRUE;
+    }
+    return jpeg_resync_to_restart(c, desired);
+}
+
 // ---- life
 
 rung_status rungi_jpeg_create(rungi_jpeg **jpeg_out)
@@ -107,7 +132,7 @@ rung_status rungi_jpeg_create(rungi_jpeg **jpeg_out)
     jpeg->source = (struct jpeg_source_mgr){.init_source = start_source,
                                             .fill_input_buffer = fill_source,
                                             .skip_input_data = skip_source,
-                                            .resync_to_restart = jpeg_resync_to_restart,
+                                            .resync_to_restart = on_restart,
                                             .term_source = start_source};
     jpeg->progress.progress_monitor = on_progress;
     jpeg->c.client_data = jpeg;
@@ -129,6 +154,7 @@ void rungi_jpeg_destroy(rungi_jpeg **jpeg)
         return;
     jpeg_destroy_decompress(&(*jpeg)->c);
     free((*jpeg)->rows.data);
+    free((*jpeg)->header.data);
     free(*jpeg);
     *jpeg = NULL;
 }
@@ -142,6 +168,9 @@ static bool read_header(rungi_jpeg *jpeg)
         return false;
     jpeg_abort_decompress(&jpeg->c);
     jpeg->ended = false;
+    jpeg->segment = NULL;
+    jpeg->shift = 0;
+    jpeg->by_row = false;
     jpeg->source.next_input_byte = jpeg->data;
     jpeg->source.bytes_in_buffer = jpeg->size;
     jpeg_read_header(&jpeg->c, TRUE);
@@ -288,6 +317,99 @@ static void rgb_of_cmyk(uint8_t *row, size_t count)
     }
 }
 
+// ---- restart markers
+//
+// Decoding begins at the last marker that is far enough above the first row that is wanted: libjpeg
+// is given another header, a marker, and what follows it in the file.
+//
+// libjpeg decodes Huffman codes in a slower way wherever markers may come (by a fifth). Where one
+// stands behind each row of blocks, it is told so only at the beginning of a row: restart_interval
+// is set before a call that may begin one, and cleared in on_restart, which is called because the
+// numbers of the markers never are what libjpeg expects.
+
+// Rows of pixels between two markers; 0 when decoding cannot begin at them.
+static int rows_of_segment(const struct jpeg_decompress_struct *c, bool *each_row)
+{
+    bool grey = c->num_components == 1;
+    unsigned mcus = grey ? c->comp_info[0].width_in_blocks
+                         : (c->image_width + (unsigned)c->max_h_samp_factor * DCTSIZE - 1) /
+                               ((unsigned)c->max_h_samp_factor * DCTSIZE);
+    if (c->progressive_mode || c->arith_code || c->restart_interval == 0 ||
+        c->comps_in_scan != c->num_components || c->restart_interval % mcus != 0)
+        return 0;
+    *each_row = c->restart_interval == mcus && (!grey || c->max_v_samp_factor == 1);
+    return (int)(c->restart_interval / mcus) * DCTSIZE * (grey ? 1 : c->max_v_samp_factor);
+}
+
+// Reads the other header; false when libjpeg jumped out.
+static bool read_cut_header(rungi_jpeg *jpeg, size_t size)
+{
+    if (setjmp(jpeg->jump))
+        return false;
+    jpeg_abort_decompress(&jpeg->c);
+    jpeg->source.next_input_byte = jpeg->header.data;
+    jpeg->source.bytes_in_buffer = size;
+    jpeg_read_header(&jpeg->c, TRUE);
+    return true;
+}
+
+// Tells at which row decoding will begin. Chroma of half the height is interpolated from the rows
+// above and below.
+static rung_status pass_over(rungi_jpeg *jpeg, int y, int *first_out)
+{
+    struct jpeg_decompress_struct *c = &jpeg->c;
+    bool each_row = false;
+    int rows = rows_of_segment(c, &each_row), margin = c->max_v_samp_factor > 1 ? MARGIN : 0;
+    *first_out = 0;
+    if (rows == 0 || (!each_row && y - margin < rows))
+        return RUNG_OK;
+    int count = y > margin ? (y - margin) / rows : 0;
+    count -= each_row && count % 8 == 1; // else the numbers would be those that are expected
+    const unsigned char *scan = jpeg->source.next_input_byte;
+    const unsigned char *segment = rungi_jpeg_after_markers(scan, jpeg->data + jpeg->size, count);
+    size_t size = (size_t)(scan - jpeg->data);
+    if (!segment)
+        return RUNG_OK; // as far as they go, decoding tells
+    RUNG_CHECK(rungi_block_reserve(&jpeg->header, size + 2), RUNG_NO_MEMORY,
+               "%s: no memory to decode it", jpeg->name);
+    size = rungi_jpeg_cut_header(jpeg->data, size, (int)c->image_height - count * rows,
+                                 jpeg->header.data);
+    if (size == 0)
+        return RUNG_OK;
+    jpeg->segment = segment;
+    jpeg->shift = (each_row ? count + 7 : count) % 8;
+    if (each_row) {
+        jpeg->header.data[size++] = 0xff;
+        jpeg->header.data[size++] = (uint8_t)(JPEG_RST0 + jpeg->shift);
+    }
+    if (!read_cut_header(jpeg, size))
+        return refuse(jpeg, ", within its header");
+    jpeg->by_row = each_row;
+    if (each_row)
+        c->restart_interval = 0;
+    *first_out = count * rows;
+    return RUNG_OK;
+}
+
+// Rows of pixels, as many as come at once: at most one row of blocks is begun.
+static void read_lines(rungi_jpeg *jpeg, JSAMPROW *rows, JDIMENSION count)
+{
+    if (jpeg->by_row)
+        jpeg->c.restart_interval = 1;
+    jpeg_read_scanlines(&jpeg->c, rows, count);
+}
+
+static void skip_lines(rungi_jpeg *jpeg, JDIMENSION count)
+{
+    if (!jpeg->by_row) {
+        jpeg_skip_scanlines(&jpeg->c, count);
+        return;
+    }
+    JSAMPROW row = jpeg->rows.data; // written over later
+    while (jpeg->c.output_scanline < count)
+        read_lines(jpeg, &row, 1);
+}
+
 typedef struct window {
     JDIMENSION x, width; // decoded columns
     size_t stride;
@@ -303,7 +425,7 @@ static bool read_rows(rungi_jpeg *jpeg, const rungi_rect *part, window *w)
     if (w->x > 0 || w->width < c->output_width)
         jpeg_crop_scanline(c, &w->x, &w->width);
     if (part->y > 0)
-        jpeg_skip_scanlines(c, (JDIMENSION)part->y);
+        skip_lines(jpeg, (JDIMENSION)part->y);
     JDIMENSION end = (JDIMENSION)(part->y + part->height);
     while (c->output_scanline < end) {
         JSAMPROW rows[ROWS_AT_ONCE];
@@ -312,7 +434,7 @@ static bool read_rows(rungi_jpeg *jpeg, const rungi_rect *part, window *w)
         count = count < ROWS_AT_ONCE ? count : ROWS_AT_ONCE;
         for (JDIMENSION i = 0; i < count; i++)
             rows[i] = jpeg->rows.data + w->stride * (first + i);
-        jpeg_read_scanlines(c, rows, count);
+        read_lines(jpeg, rows, count);
     }
     jpeg_abort_decompress(c);
     return true;
@@ -335,6 +457,8 @@ rung_status rungi_jpeg_read(rungi_jpeg *jpeg, const rungi_rect *part, int channe
                             rungi_pixels *pixels_out)
 {
     struct jpeg_decompress_struct *c = &jpeg->c;
+    int first;
+    RUNG_TRY(pass_over(jpeg, part->y, &first));
     bool grey = c->num_components == 1;
     c->out_color_space = c->num_components == 4  ? JCS_CMYK
                          : grey && channels == 1 ? JCS_GRAYSCALE
@@ -345,9 +469,11 @@ rung_status rungi_jpeg_read(rungi_jpeg *jpeg, const rungi_rect *part, int channe
     RUNG_CHECK(
         rungi_block_reserve(&jpeg->rows, w.stride * (size_t)part->height + RUNGI_PIXELS_SLACK),
         RUNG_NO_MEMORY, "%s: no memory for its pixels", jpeg->name);
-    if (!read_rows(jpeg, part, &w)) {
+    const rungi_rect below = {part->x, part->y - first, part->width, part->height};
+    if (!read_rows(jpeg, &below, &w)) {
         char where[64];
-        snprintf(where, sizeof where, ", in row %u of %u", c->output_scanline, c->image_height);
+        snprintf(where, sizeof where, ", in row %u of %u", c->output_scanline + (unsigned)first,
+                 c->image_height + (unsigned)first);
         return refuse(jpeg, where);
     }
     for (int y = 0; y < part->height; y++) {

@@ -44,6 +44,8 @@ static void value_text(const layout *l, const rungi_svg_bar *bar, char *out, siz
     char texts[3][RUNGI_SVG_LABEL_MAX];
     for (int i = 0; i < 3; i++) {
         double magnitude = isfinite(bar->value) ? fabs(bar->value) : 1;
+        if (isfinite(chart->reference)) // around it all bars have the same digits
+            magnitude = fmax(magnitude, fabs(chart->reference));
         double step = magnitude > 0 ? pow(10, floor(log10(magnitude)) - 2) : 0.01;
         if (isfinite(numbers[i]))
             rungi_svg_format(texts[i], numbers[i], step, magnitude);

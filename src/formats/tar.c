@@ -23,7 +23,8 @@ enum {
 };
 
 typedef struct walk {
-    int fd;
+    rungi_tar_read_fn read;
+    void *from;
     const char *path;
     uint64_t size, at;
     unsigned char header[BLOCK];
@@ -106,7 +107,7 @@ static rung_status read_extra(const walk *w, uint64_t size, char **out)
                (unsigned long long)w->at, (unsigned long long)size);
     char *data = malloc((size_t)size + 1);
     RUNG_CHECK(data, RUNG_NO_MEMORY, "%s: no memory to read it", w->path);
-    rung_status status = rungi_io_read_at(w->fd, w->path, w->at + BLOCK, data, (size_t)size);
+    rung_status status = w->read(w->from, w->at + BLOCK, data, (size_t)size);
     if (status != RUNG_OK) {
         free(data);
         return status;
@@ -211,9 +212,10 @@ static rung_status step(walk *w, rungi_tar_fn fn, void *user)
     return RUNG_OK;
 }
 
-rung_status rungi_tar_walk(int fd, const char *path, uint64_t size, rungi_tar_fn fn, void *user)
+rung_status rungi_tar_walk_by(rungi_tar_read_fn read, void *from, const char *path, uint64_t size,
+                              rungi_tar_fn fn, void *user)
 {
-    walk w = {.fd = fd, .path = path, .size = size};
+    walk w = {.read = read, .from = from, .path = path, .size = size};
     rung_status status = RUNG_OK;
     while (status == RUNG_OK) {
         if (w.at > size || size - w.at < BLOCK) {
@@ -224,11 +226,28 @@ rung_status rungi_tar_walk(int fd, const char *path, uint64_t size, rungi_tar_fn
                                            path, (unsigned long long)size);
             break;
         }
-        status = rungi_io_read_at(fd, path, w.at, w.header, BLOCK);
+        status = read(from, w.at, w.header, BLOCK);
         if (status != RUNG_OK || all_zero(w.header))
             break;
         status = step(&w, fn, user);
     }
     free(w.long_name);
     return status;
+}
+
+typedef struct random_file {
+    int fd;
+    const char *path;
+} random_file;
+
+static rung_status read_random(void *from, uint64_t at, void *data, size_t size)
+{
+    const random_file *file = from;
+    return rungi_io_read_at(file->fd, file->path, at, data, size);
+}
+
+rung_status rungi_tar_walk(int fd, const char *path, uint64_t size, rungi_tar_fn fn, void *user)
+{
+    random_file file = {fd, path};
+    return rungi_tar_walk_by(read_random, &file, path, size, fn, user);
 }

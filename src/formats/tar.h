@@ -5,6 +5,7 @@
 #define RUNGI_FORMATS_TAR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "rung/status.h"
@@ -21,5 +22,13 @@ typedef rung_status (*rungi_tar_fn)(void *user, const rungi_tar_entry *entry);
 // Errors: those of `fn`; RUNG_FORMAT when it is no plain tar archive; RUNG_CORRUPT when a header is
 // damaged or the archive is cut (also when its end mark is missing); RUNG_IO.
 rung_status rungi_tar_walk(int fd, const char *path, uint64_t size, rungi_tar_fn fn, void *user);
+
+// Copies `size` bytes from byte `at` of an archive on; `at` never falls. formats/forward.h has one.
+typedef rung_status (*rungi_tar_read_fn)(void *from, uint64_t at, void *data, size_t size);
+
+// The same for an archive that is read by `read`, and that may be `size` bytes (INT64_MAX: not
+// known).
+rung_status rungi_tar_walk_by(rungi_tar_read_fn read, void *from, const char *path, uint64_t size,
+                              rungi_tar_fn fn, void *user);
 
 #endif

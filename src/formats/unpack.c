@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/unpack.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,8 +12,7 @@
 #include "base/file_io.h"
 #include "base/fs.h"
 #include "base/text.h"
-
-enum { BLOCK = 256 << 10 };
+#include "formats/forward.h"
 
 bool rungi_is_compressed(int fd)
 {
@@ -26,44 +23,19 @@ bool rungi_is_compressed(int fd)
            memcmp(b, "\x28\xb5\x2f\xfd", 4) == 0;
 }
 
-static rung_status fail(const char *path, struct archive *a, const char *doing)
-{
-    const char *reason = archive_error_string(a);
-    if (archive_errno(a) == ENOMEM)
-        return RUNG_FAIL(RUNG_NO_MEMORY, "%s: no memory to unpack it", path);
-    return RUNG_FAIL(RUNG_CORRUPT, "%s: cut or damaged: cannot %s: %s", path, doing,
-                     reason ? reason : "no reason given");
-}
-
-static rung_status open_stream(const char *path, struct archive *a)
-{
-    archive_read_support_filter_gzip(a);
-    archive_read_support_filter_bzip2(a);
-    archive_read_support_filter_zstd(a);
-    archive_read_support_format_raw(a);
-    struct archive_entry *entry;
-    if (archive_read_open_filename(a, path, BLOCK) != ARCHIVE_OK ||
-        archive_read_next_header(a, &entry) != ARCHIVE_OK)
-        return fail(path, a, "unpack it");
-    return RUNG_OK;
-}
-
-// Counts what comes out, up to a byte above `limit`, and writes the first `keep` of it.
-static rung_status copy_stream(const char *path, struct archive *a, int fd, uint64_t keep,
+// Counts what comes out, up to a block above `limit`, and writes the first `keep` of it.
+static rung_status copy_stream(const char *path, rungi_forward *from, int fd, uint64_t keep,
                                uint64_t limit, uint64_t *size_out)
 {
     rungi_file file = {.fd = fd, .needed = 0};
     const void *data;
-    size_t got;
-    la_int64_t at; // a raw stream has no holes
+    size_t got = 1;
     uint64_t size = 0;
     RUNG_TRY(rungi_path_format(file.path, "%s, unpacked", path));
     while (size <= limit) {
-        int code = archive_read_data_block(a, &data, &got, &at);
-        if (code == ARCHIVE_EOF)
+        RUNG_TRY(rungi_forward_block(from, &data, &got));
+        if (got == 0)
             break;
-        if (code != ARCHIVE_OK)
-            return fail(path, a, "unpack it");
         if (size < keep)
             RUNG_TRY(rungi_file_write(&file, data, got < keep - size ? got : keep - size));
         size += got;
@@ -75,12 +47,10 @@ static rung_status copy_stream(const char *path, struct archive *a, int fd, uint
 static rung_status unpack_to(const char *path, int fd, uint64_t keep, uint64_t limit,
                              uint64_t *size_out)
 {
-    struct archive *a = archive_read_new();
-    RUNG_CHECK(a, RUNG_NO_MEMORY, "%s: no memory to unpack it", path);
-    rung_status status = open_stream(path, a);
-    if (status == RUNG_OK)
-        status = copy_stream(path, a, fd, keep, limit, size_out);
-    archive_read_free(a);
+    rungi_forward *from;
+    RUNG_TRY(rungi_forward_open(path, &from));
+    rung_status status = copy_stream(path, from, fd, keep, limit, size_out);
+    rungi_forward_close(&from);
     return status;
 }
 

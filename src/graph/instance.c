@@ -321,12 +321,25 @@ rung_status rungi_instance_run(rungi_instance *s, int begin, int end)
 typedef struct rungi_step_work {
     rungi_instance *instance;
     int step;
+    int64_t least; // nanoseconds
 } rungi_step_work;
 
 static rung_status run_work(void *arg)
 {
     rungi_step_work *w = arg;
-    return rungi_instance_run(w->instance, w->step, w->step + 1);
+    const rung_context *context = rung_device_context(w->instance->plan->device);
+    int64_t until = w->least ? rungi_now(context) + w->least : 0;
+    RUNG_TRY(rungi_instance_run(w->instance, w->step, w->step + 1));
+    int64_t left = w->least ? until - rungi_now(context) : 0;
+    if (left > 0)
+        rungi_sleep(context, left);
+    return RUNG_OK;
+}
+
+static int64_t least_time(const rungi_instance *s, size_t step)
+{
+    double rate = s->plan->device->options.op_rate;
+    return rate > 0 ? (int64_t)(rungi_query_cost(&s->plan->steps.data[step].q).flops / rate) : 0;
 }
 
 rung_status rungi_instance_submit(rungi_instance *s, rung_stream *stream, int begin, int end)
@@ -336,7 +349,7 @@ rung_status rungi_instance_submit(rungi_instance *s, rung_stream *stream, int be
         s->works = calloc(count + 1, sizeof *s->works);
         RUNG_CHECK(s->works, RUNG_NO_MEMORY, "no memory for an instance");
         for (size_t i = 0; i < count; i++)
-            s->works[i] = (rungi_step_work){s, (int)i};
+            s->works[i] = (rungi_step_work){s, (int)i, least_time(s, i)};
     }
     for (int i = begin; i < end; i++)
         RUNG_TRY(rungi_stream_submit(stream, RUNGI_WORK_OP, run_work, &s->works[i]));

@@ -23,6 +23,7 @@ typedef struct block {
     int64_t step;
     double losses[4096]; // of all steps, warm-up included
     double step_ms[65536];
+    double loss; // of the last one
     int64_t measured, samples;
     int64_t began, ended;
     double round_trip[2]; // seconds, before and after
@@ -43,6 +44,7 @@ static rung_status one_step(block *b)
     rungi_session_release(s, &batch);
     if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
         b->losses[b->step] = loss;
+    b->loss = loss;
     b->step++;
     return status;
 }
@@ -106,9 +108,12 @@ static void add_checksum(const rungi_session *s, json_t *out)
     XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
     for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
         for (int64_t k = 0; k < s->n_segments; k++)
-            XXH3_128bits_update(
-                state, rung_optimizer_state_data(s->optimizer, i) + s->segments[k].begin,
-                (size_t)(s->segments[k].end - s->segments[k].begin) * sizeof(float));
+            XXH3_128bits_update(state,
+                                (s->whole_state[i] ? s->whole_state[i]
+                                                   : rung_optimizer_state_data(s->optimizer, i)) +
+                                    s->segments[k].begin,
+                                (size_t)(s->segments[k].end - s->segments[k].begin) *
+                                    sizeof(float));
     XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
@@ -202,6 +207,13 @@ static json_t *loader_ms(const block *b)
     return o;
 }
 
+// What the device held at most; gradients that ranks share are not in its account.
+static uint64_t device_peak(const rungi_session *s)
+{
+    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
+    return rung_device_memory(s->device).peak_live + shared;
+}
+
 static json_t *report(const block *b)
 {
     json_t *o = json_object(), *ms = json_object(), *losses = json_array();
@@ -225,6 +237,8 @@ static json_t *report(const block *b)
                                                                   (double)(b->ended - b->began)
                                                             : 0));
     json_object_set_new(o, "peak_bytes", json_integer((json_int_t)rungi_peak_resident()));
+    json_object_set_new(o, "device_peak_bytes", json_integer((json_int_t)device_peak(b->s)));
+    json_object_set_new(o, "loss", rungi_json_real(b->loss));
     json_object_set_new(o, "loader_ms", loader_ms(b));
     json_object_set_new(o, "round_trip_ns",
                         json_pack("[f, f]", b->round_trip[0] * 1e9, b->round_trip[1] * 1e9));
@@ -253,7 +267,8 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
         RUNG_TRY(rungi_session_begin(b->s));
     if (o->disturb > 0)
         disturb(b->s, o->disturb, o->disturb_seed);
-    return measure(b);
+    RUNG_TRY(measure(b));
+    return o->gate ? rungi_session_join_optimizer(b->s, true) : RUNG_OK;
 }
 
 static rung_status give(const block *b, char **json_out)
@@ -294,9 +309,7 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
     for (int i = 0; i < ranks; i++)
         all.of[i].o = options;
     if (ranks > 1)
-        status = rungi_crew_create(
-            context, ranks, &(rungi_comm_options){.context = context, .timeout = c->ddp.timeout},
-            &crew);
+        status = rungi_crew_for(context, c, NULL, &crew);
     if (status == RUNG_OK)
         status =
             crew ? rungi_crew_run(crew, run_member, &all) : run(&all.of[0], context, config, NULL);

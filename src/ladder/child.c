@@ -34,14 +34,26 @@ void rungi_command_add(rungi_command *c, const char *fmt, ...)
     c->words[c->count++] = copy;
 }
 
+bool rungi_next_word(const char **words, char *out, size_t size)
+{
+    const char *at = *words + strspn(*words, " ");
+    size_t used = 0;
+    bool found = *at != '\0';
+    for (; *at && *at != ' '; at++) {
+        at += *at == '\\' && at[1];
+        if (used + 1 < size)
+            out[used++] = *at;
+    }
+    out[used] = '\0';
+    *words = at;
+    return found;
+}
+
 void rungi_command_add_words(rungi_command *c, const char *words)
 {
-    while (*words) {
-        size_t length = strcspn(words, " ");
-        if (length)
-            rungi_command_add(c, "%.*s", (int)length, words);
-        words += length + (words[length] == ' ');
-    }
+    char word[4096];
+    while (rungi_next_word(&words, word, sizeof word))
+        rungi_command_add(c, "%s", word);
 }
 
 void rungi_command_fini(rungi_command *c)

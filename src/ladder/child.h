@@ -17,7 +17,10 @@ typedef struct rungi_command {
 } rungi_command;
 
 void rungi_command_add(rungi_command *c, const char *fmt, ...) RUNG_PRINTF(2, 3);
-// Adds each word of a text that blanks separate.
+// Takes the next word of a text that blanks separate, and moves *words behind it: false at its end.
+// A blank within a word stands as "\ ", a backslash as "\\".
+bool rungi_next_word(const char **words, char *out, size_t size);
+// Adds each word of such a text.
 void rungi_command_add_words(rungi_command *c, const char *words);
 void rungi_command_fini(rungi_command *c);
 

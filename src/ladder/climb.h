@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of the ladder: what ladder.c, rounds.c, ladder_gate.c, confirm.c and ladder_report.c
-// share.
+// Inside of the ladder: what ladder.c, rounds.c, ladder_gate.c, packs.c, confirm.c and
+// ladder_report.c share.
 #ifndef RUNGI_LADDER_CLIMB_H
 #define RUNGI_LADDER_CLIMB_H
 
@@ -11,7 +11,11 @@
 #include "ladder/statistics.h"
 #include "rung/ladder.h"
 
-enum { RUNGI_REPEATS = 64, RUNGI_GATE_STEPS = 1024 };
+enum {
+    RUNGI_REPEATS = 64,
+    RUNGI_GATE_STEPS = 1024,
+    RUNGI_SETTING = 1024, // bytes of what one rung switches
+};
 
 // What a block with --gate tells.
 typedef struct rungi_gate_run {
@@ -28,8 +32,8 @@ typedef struct rungi_climb {
     const rungi_train_config *c;
     const rung_ladder_options *o;
     rung_ladder_result *r;
-    char base_path[4096]; // base.yaml
-    char best_set[1024];  // words
+    char base_path[4096];             // base.yaml
+    char best_set[2 * RUNGI_SETTING]; // words
     int64_t began;
     double block_seconds;
     rungi_gate_run base_gate, best_gate;
@@ -57,6 +61,12 @@ rung_status rungi_climb_compare(rungi_climb *k, const char *name, const char *se
 // ladder_gate.c: is the candidate's result right? Fills gate, gate_passed and gate_detail.
 rung_status rungi_climb_gate(rungi_climb *k, const rungi_rung *rung, const char *settings,
                              rung_rung *out);
+
+// packs.c: converts the data set for a rung that packs it, into a folder of the run that is named
+// by the rung, and completes its setting. Errors: those of rung_convert_data; RUNG_UNSUPPORTED when
+// the pack would be larger than ladder.pack_limit. And removes that folder.
+rung_status rungi_climb_pack(rungi_climb *k, const rungi_rung *rung, char *setting, size_t size);
+void rungi_climb_unpack(const rungi_climb *k, const rungi_rung *rung);
 
 // confirm.c: base and best train the same samples.
 rung_status rungi_climb_confirm(rungi_climb *k);

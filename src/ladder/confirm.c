@@ -148,9 +148,9 @@ static void judge(rungi_climb *k, const trained *base, int baselines, const trai
     for (int i = 0; i < baselines; i++) {
         values[i] = base[i].accuracy;
         mean += base[i].accuracy / baselines;
-        r->coverage_ok &= base[i].covered;
+        r->coverage_ok &= base[i].covered || r->weighted;
     }
-    r->coverage_ok &= best->covered && best->samples == base[0].samples;
+    r->coverage_ok &= (best->covered || r->weighted) && best->samples == base[0].samples;
     r->base_metric = mean;
     r->best_metric = best->accuracy;
     // Not finer than what one validation sample can tell.
@@ -188,6 +188,7 @@ rung_status rungi_climb_confirm(rungi_climb *k)
     int n = l->quick ? BASELINES_QUICK : (int)l->baselines;
     r->epochs = l->confirm_epochs ? l->confirm_epochs : l->quick ? 1 : k->c->train.epochs;
     r->coverage_ok = true;
+    r->weighted = k->c->data.sampler == RUNGI_SAMPLER_WEIGHTED;
     if (rungi_climb_left(k) <= 0) {
         snprintf(r->detail, sizeof r->detail, "not done: the budget of ladder.budget is spent");
         return RUNG_OK;

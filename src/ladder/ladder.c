@@ -102,9 +102,8 @@ static rung_status keep(rungi_climb *k, const char *setting)
         add_text(k->best_set, sizeof k->best_set, " ");
     add_text(k->best_set, sizeof k->best_set, setting);
     k->have_best_gate = false;
-    char words[RUNG_LADDER_TEXT], *rest = words;
-    snprintf(words, sizeof words, "%s", setting);
-    for (char *word; (word = strtok_r(rest, " ", &rest));)
+    char word[RUNGI_SETTING];
+    while (rungi_next_word(&setting, word, sizeof word))
         RUNG_TRY(rung_config_override(k->best, word));
     return RUNG_OK;
 }
@@ -133,11 +132,46 @@ static rung_status try_candidate(rungi_climb *k, const rungi_rung *rung, const c
     return RUNG_OK;
 }
 
+static rung_status measure_candidate(rungi_climb *k, const rungi_rung *rung, const char *setting,
+                                     rung_rung *out)
+{
+    char settings[4 * RUNGI_SETTING];
+    snprintf(settings, sizeof settings, "%s %s", k->best_set, setting);
+    double best_gain = k->r->best_gain, best_low = k->r->best_ci_low;
+    RUNG_TRY(try_candidate(k, rung, settings, out));
+    if (rung->effect != RUNGI_SEMANTIC)
+        return out->verdict == RUNG_VERDICT_KEPT ? keep(k, setting) : RUNG_OK;
+    // Shown, not kept.
+    k->r->best_gain = best_gain;
+    k->r->best_ci_low = best_low;
+    if (out->verdict == RUNG_VERDICT_KEPT) {
+        out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
+        snprintf(out->reason, sizeof out->reason, "%s", rung->not_kept);
+    }
+    return RUNG_OK;
+}
+
+// A data set that cannot be converted ends its rung only.
+static rung_status pack_and_measure(rungi_climb *k, const rungi_rung *rung, char *setting,
+                                    size_t size, rung_rung *out)
+{
+    rung_status status = rungi_climb_pack(k, rung, setting, size);
+    if (status == RUNG_OK) {
+        status = measure_candidate(k, rung, setting, out);
+    } else if (status != RUNG_NO_MEMORY && status != RUNG_CANCELLED) {
+        out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
+        snprintf(out->reason, sizeof out->reason, "%s", rung_error_last()->message);
+        status = RUNG_OK;
+    }
+    if (status != RUNG_OK || out->verdict != RUNG_VERDICT_KEPT)
+        rungi_climb_unpack(k, rung);
+    return status;
+}
+
 // Tries one rung; `setting` receives what it switches.
 static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *out, char *setting,
                              size_t size)
 {
-    char settings[1400];
     if (!rung->setting(rungi_config_values(k->best), setting, size, out->reason,
                        sizeof out->reason)) {
         out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
@@ -148,19 +182,8 @@ static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *
         snprintf(out->reason, sizeof out->reason, "the budget of ladder.budget is spent");
         return RUNG_OK;
     }
-    snprintf(settings, sizeof settings, "%s %s", k->best_set, setting);
-    double best_gain = k->r->best_gain, best_low = k->r->best_ci_low;
-    RUNG_TRY(try_candidate(k, rung, settings, out));
-    if (rung->effect == RUNGI_SEMANTIC) { // a ceiling is shown, not kept
-        k->r->best_gain = best_gain;
-        k->r->best_ci_low = best_low;
-        if (out->verdict == RUNG_VERDICT_KEPT) {
-            out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
-            snprintf(out->reason, sizeof out->reason, "%s", rung->not_kept);
-        }
-        return RUNG_OK;
-    }
-    return out->verdict == RUNG_VERDICT_KEPT ? keep(k, setting) : RUNG_OK;
+    return rung->packing == RUNGI_PACKING_NONE ? measure_candidate(k, rung, setting, out)
+                                               : pack_and_measure(k, rung, setting, size, out);
 }
 
 static rung_rung *next_row(rungi_climb *k, const char *name, const char *effect, const char *what)
@@ -198,7 +221,7 @@ static void tell_ceiling(const rungi_climb *k, const rung_rung *base, const rung
 
 static rung_status climb(rungi_climb *k)
 {
-    static char settings[RUNG_LADDER_RUNGS][128];
+    static char settings[RUNG_LADDER_RUNGS][RUNGI_SETTING];
     rung_rung *base = next_row(k, "base", "-", "");
     RUNG_TRY(rungi_climb_measure_base(k, base));
     finished(k, base);

@@ -166,12 +166,15 @@ static rung_status add_chart(const rungi_climb *k, rungi_string *out)
     rungi_svg_bar bars[RUNG_LADDER_RUNGS] = {0};
     for (int i = 0; i < k->r->count; i++) {
         const rung_rung *r = &k->r->rungs[i];
+        bool shown_only = r->measured && r->verdict == RUNG_VERDICT_NOT_AVAILABLE;
         bars[i] = (rungi_svg_bar){.label = r->name,
                                   .value = r->measured ? r->gain_base : 0,
                                   .low = NAN,
                                   .high = NAN,
-                                  .tone = r->measured ? tones[r->verdict] : RUNGI_SVG_ABSENT,
-                                  .note = rung_verdict_name(r->verdict)};
+                                  .tone = shown_only    ? RUNGI_SVG_NEUTRAL
+                                          : r->measured ? tones[r->verdict]
+                                                        : RUNGI_SVG_ABSENT,
+                                  .note = shown_only ? "not kept" : rung_verdict_name(r->verdict)};
         if (r->measured && i > 0) {
             bars[i].low = r->gain_base * r->ci_low / r->gain_prev;
             bars[i].high = r->gain_base * r->ci_high / r->gain_prev;
@@ -199,11 +202,11 @@ static void add_confirm(const rungi_climb *k, rungi_string *out)
             "Base and best trained %" PRId64 " epoch(s), %" PRId64
             " samples each. Validation accuracy: base %.4f, best %.4f, margin %.4f from repeated "
             "baselines: <b>%s</b>. An epoch took %.1f s, then %.1f s (%.2f&times;). Saved "
-            "checkpoint evaluates to the same counts: <b>%s</b>. Each sample seen exactly once an "
-            "epoch: <b>%s</b>.",
+            "checkpoint evaluates to the same counts: <b>%s</b>. %s: <b>%s</b>.",
             c->epochs, c->samples, c->base_metric, c->best_metric, c->margin,
             c->equal ? "equal" : "not equal", c->base_seconds, c->best_seconds,
             c->base_seconds / c->best_seconds, c->reload_equal ? "yes" : "no",
+            c->weighted ? "As many samples drawn" : "Each sample seen exactly once an epoch",
             c->coverage_ok ? "yes" : "no");
     rungi_string_add(out, " ");
     add_escaped(out, c->detail);

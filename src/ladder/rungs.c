@@ -201,6 +201,52 @@ static bool threads(const rungi_train_config *c, char *setting, size_t size, cha
     return true;
 }
 
+// Data sets whose samples are files, or parts of archives.
+static bool of_files(const rungi_train_config *c, char *why, size_t why_size)
+{
+    static const char *const formats[] = {"image_folder", "list", "tar"};
+    if (c->data.source != RUNGI_DATA_REAL)
+        return say(why, why_size, "the data are not read from a data set");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(c->data.format, formats[i]) == 0)
+            return true;
+    return say(why, why_size, "the data set is not of pictures as files");
+}
+
+static bool pack(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") == 0)
+        return say(why, why_size, "the base has it already");
+    if (!of_files(c, why, why_size))
+        return false;
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
+static bool pack_rows(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    const rungi_data_config *d = &c->data;
+    if (strcmp(d->format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!d->random_resized_size.count && !d->random_crop_size.count && !d->center_crop.count)
+        return say(why, why_size, "nothing is cut out of the pictures");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
+static bool pack_raw(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (strcmp(c->data.format, "pack") != 0 && !of_files(c, why, why_size))
+        return false;
+    if (!rungi_pack_raw_possible(c))
+        return say(why, why_size, "nothing says to which size pictures are to be resized first");
+    snprintf(setting, size, "data.format=pack");
+    return true;
+}
+
 static bool preloaded(const rungi_train_config *c, char *setting, size_t size, char *why,
                       size_t why_size)
 {
@@ -274,6 +320,19 @@ static bool ddp_bucket(const rungi_train_config *c, char *setting, size_t size, 
     return true;
 }
 
+static bool ddp_shard(const rungi_train_config *c, char *setting, size_t size, char *why,
+                      size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->ddp.shard_optimizer)
+        return say(why, why_size, "the base has it already");
+    if (c->optim.name == RUNG_OPTIMIZER_SGD && c->optim.momentum == 0)
+        return say(why, why_size, "sgd without momentum has no state");
+    snprintf(setting, size, "ddp.shard_optimizer=true");
+    return true;
+}
+
 static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
@@ -304,6 +363,13 @@ const rungi_rung rungi_rungs[] = {
     {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},
     {"augment_device", "batches travel as bytes, the device augments them", RUNGI_EXACT,
      augment_device},
+    {"pack", "the pictures' files in one pack", RUNGI_EXACT, pack, .packing = RUNGI_PACKING_FILES},
+    {"pack_rows", "JPEGs in a pack whose rows above a crop are passed over", RUNGI_EXACT, pack_rows,
+     .packing = RUNGI_PACKING_ROWS},
+    {"pack_raw", "a pack of pixels, decoded and resized before", RUNGI_EXACT, pack_raw,
+     .effect_in = rungi_pack_raw_effect,
+     .not_kept = "not kept: random parts are cut from pictures that were resized before",
+     .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
@@ -312,6 +378,7 @@ const rungi_rung rungi_rungs[] = {
      .not_kept = "not kept: batch normalization, or mixing, would see a rank's part of the batch"},
     {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
+    {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
     {0},
 };

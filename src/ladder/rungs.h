@@ -12,6 +12,14 @@ typedef enum rungi_effect {
     RUNGI_SEMANTIC, // what is computed: shown as a ceiling, never kept
 } rungi_effect;
 
+// What the data set is made to before it is measured.
+typedef enum rungi_packing {
+    RUNGI_PACKING_NONE,
+    RUNGI_PACKING_FILES, // a pack of the pictures as they are
+    RUNGI_PACKING_ROWS,  // the same, JPEGs with restart markers
+    RUNGI_PACKING_RAW,   // a pack of pixels, resized
+} rungi_packing;
+
 typedef struct rungi_rung {
     const char *name;
     const char *about;
@@ -23,11 +31,17 @@ typedef struct rungi_rung {
                     size_t why_size);
     // The effect, where it depends on the configuration; NULL: `effect`.
     rungi_effect (*effect_in)(const rungi_train_config *best);
-    const char *not_kept; // semantic: why it is shown only
+    const char *not_kept; // of a semantic rung: why it is only shown
+    rungi_packing packing;
 } rungi_rung;
 
 // The first one's name: its gain is what better supply of data can bring at most.
 #define RUNGI_RUNG_CEILING "preloaded"
+
+// packs.c: what pack_raw changes under this configuration, and whether the size of its pixels is
+// told at all.
+rungi_effect rungi_pack_raw_effect(const rungi_train_config *c);
+bool rungi_pack_raw_possible(const rungi_train_config *c);
 
 // In the order of climbing, ended by one without a name.
 extern const rungi_rung rungi_rungs[];

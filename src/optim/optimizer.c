@@ -183,10 +183,11 @@ static rung_status make_state(rung_optimizer *opt, float *const *state)
     opt->state_count = rungi_optimizer_states(&opt->options);
     opt->owns_state = !state;
     for (int i = 0; i < opt->state_count; i++) {
-        opt->state[i] = state ? state[i] : zeroed(opt->size, sizeof(float));
+        int64_t count = opt->part_end - opt->part_begin;
+        opt->state[i] = state ? state[i] : zeroed(count, sizeof(float));
         RUNG_CHECK(opt->state[i], RUNG_NO_MEMORY,
                    "no memory for the optimizer's state %s (%lld numbers)",
-                   rung_optimizer_state_name(opt, i), (long long)opt->size);
+                   rung_optimizer_state_name(opt, i), (long long)count);
     }
     return RUNG_OK;
 }
@@ -205,10 +206,10 @@ static void choose_kernels(rung_optimizer *opt, rung_isa isa)
         opt->step = o->momentum > 0 ? kernels->sgd_momentum : kernels->sgd;
 }
 
-rung_status rungi_optimizer_create_in(const rung_context *context,
-                                      const rung_optimizer_options *options,
-                                      const rung_segment *segments, int64_t count,
-                                      float *const *state, rung_optimizer **optimizer_out)
+// `end` -1: all elements.
+static rung_status create(const rung_context *context, const rung_optimizer_options *options,
+                          const rung_segment *segments, int64_t count, float *const *state,
+                          int64_t begin, int64_t end, rung_optimizer **optimizer_out)
 {
     RUNG_TRY(check_options(options));
     RUNG_TRY(check_segments(options, segments, count));
@@ -218,6 +219,10 @@ rung_status rungi_optimizer_create_in(const rung_context *context,
     opt->options = *options;
     RUNG_TRY_GOTO(destroy, copy_groups(opt));
     RUNG_TRY_GOTO(destroy, copy_segments(opt, segments, count));
+    opt->part_begin = begin;
+    opt->part_end = end < 0 || end > opt->size ? opt->size : end;
+    if (opt->part_begin > opt->part_end)
+        opt->part_begin = opt->part_end;
     RUNG_TRY_GOTO(destroy, make_state(opt, state));
     choose_kernels(opt, rung_context_isa(context));
     *optimizer_out = opt;
@@ -226,6 +231,25 @@ rung_status rungi_optimizer_create_in(const rung_context *context,
 destroy:
     rung_optimizer_destroy(&opt);
     return status;
+}
+
+rung_status rungi_optimizer_create_in(const rung_context *context,
+                                      const rung_optimizer_options *options,
+                                      const rung_segment *segments, int64_t count,
+                                      float *const *state, rung_optimizer **optimizer_out)
+{
+    return create(context, options, segments, count, state, 0, -1, optimizer_out);
+}
+
+rung_status rungi_optimizer_create_part(const rung_context *context,
+                                        const rung_optimizer_options *options,
+                                        const rung_segment *segments, int64_t count, int64_t begin,
+                                        int64_t end, float *const *state,
+                                        rung_optimizer **optimizer_out)
+{
+    RUNG_CHECK(begin >= 0 && begin % 16 == 0 && end >= begin, RUNG_INVALID,
+               "an optimizer cannot have the part [%lld, %lld)", (long long)begin, (long long)end);
+    return create(context, options, segments, count, state, begin, end, optimizer_out);
 }
 
 rung_status rung_optimizer_create(const rung_context *context,
@@ -269,7 +293,16 @@ const char *rung_optimizer_state_name(const rung_optimizer *optimizer, int index
 
 float *rung_optimizer_state_data(const rung_optimizer *optimizer, int index)
 {
-    return optimizer->state[index];
+    bool whole = optimizer->part_begin == 0 && optimizer->part_end == optimizer->size;
+    return whole ? optimizer->state[index] : NULL;
+}
+
+float *rungi_optimizer_part_state(const rung_optimizer *opt, int index, int64_t *begin_out,
+                                  int64_t *end_out)
+{
+    *begin_out = opt->part_begin;
+    *end_out = opt->part_end;
+    return opt->state[index];
 }
 
 int64_t rung_optimizer_steps(const rung_optimizer *optimizer, int64_t segment)

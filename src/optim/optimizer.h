@@ -64,7 +64,9 @@ struct rung_optimizer {
     rungi_step_coef *coefs; // one a run, filled in each step
     int64_t run_count;
     int64_t run_elements;
-    rungi_optim_block *blocks; // room for the blocks of all segments
+    int64_t part_begin, part_end;       // elements whose state is here, and that it updates
+    int64_t part_elements, part_offset; // of the runs: how many, and how many come before
+    rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
     int64_t block_count;
     int state_count;
@@ -82,6 +84,21 @@ rung_status rungi_optimizer_create_in(const rung_context *context,
                                       const rung_optimizer_options *options,
                                       const rung_segment *segments, int64_t count,
                                       float *const *state, rung_optimizer **optimizer_out);
+
+// The part of an optimizer that is sharded over ranks (ZeRO stage 1, Rajbhandari et al. 2020): it
+// holds the state of elements [begin, end) alone, multiples of 16, and updates these; norms and
+// step counts are those of all segments. `state` as for rungi_optimizer_create_in, end - begin
+// floats long. rungi_optimizer_part_state gives the state of its part,
+// rung_optimizer_state_data nothing (NULL).
+rung_status rungi_optimizer_create_part(const rung_context *context,
+                                        const rung_optimizer_options *options,
+                                        const rung_segment *segments, int64_t count, int64_t begin,
+                                        int64_t end, float *const *state,
+                                        rung_optimizer **optimizer_out);
+
+// State number `index` of elements [*begin_out, *end_out): all of them, or its part.
+float *rungi_optimizer_part_state(const rung_optimizer *optimizer, int index, int64_t *begin_out,
+                                  int64_t *end_out);
 
 // State buffers that such an optimizer has.
 int rungi_optimizer_states(const rung_optimizer_options *options);

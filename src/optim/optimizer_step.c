@@ -151,15 +151,34 @@ static void count_step(rung_optimizer *opt)
         opt->runs[i].steps++;
 }
 
+// Where this optimizer's part of the elements lies in the runs laid end to end.
+static void place_part(rung_optimizer *opt)
+{
+    opt->part_offset = opt->part_elements = 0;
+    for (int64_t i = 0; i < opt->run_count; i++) {
+        const rungi_optim_run *run = &opt->runs[i];
+        int64_t begin = run->begin > opt->part_begin ? run->begin : opt->part_begin;
+        int64_t end = run->end < opt->part_end ? run->end : opt->part_end;
+        if (run->begin < opt->part_begin)
+            opt->part_offset +=
+                (run->end < opt->part_begin ? run->end : opt->part_begin) - run->begin;
+        if (begin < end)
+            opt->part_elements += end - begin;
+    }
+}
+
 // Updates share number `share` of `shares`: a range of the runs laid end to end. Whether all of its
 // gradients were finite.
 static bool apply_share(const rung_optimizer *opt, float *params, const float *grads, int share,
                         int shares)
 {
     // cut at multiples of a cache line
-    int64_t lines = (opt->run_elements + 15) / 16;
-    int64_t from = lines * share / shares * 16, to = lines * (share + 1) / shares * 16;
+    int64_t lines = (opt->part_elements + 15) / 16;
+    int64_t from = opt->part_offset + lines * share / shares * 16;
+    int64_t to = opt->part_offset + lines * (share + 1) / shares * 16;
+    int64_t last = opt->part_offset + opt->part_elements;
     int64_t offset = 0; // of the run's first element
+    to = to < last ? to : last;
     bool bad = false;
     for (int64_t i = 0; i < opt->run_count && offset < to; i++) {
         const rungi_optim_run *run = &opt->runs[i];
@@ -167,10 +186,10 @@ static bool apply_share(const rung_optimizer *opt, float *params, const float *g
         int64_t a = from > offset ? from - offset : 0;
         int64_t b = to - offset < length ? to - offset : length;
         if (a < b) {
-            int64_t at = run->begin + a;
+            int64_t at = run->begin + a, own = at - opt->part_begin;
             bad |= opt->step(&opt->coefs[i], params + at, grads + at,
-                             opt->state[0] ? opt->state[0] + at : NULL,
-                             opt->state[1] ? opt->state[1] + at : NULL, b - a);
+                             opt->state[0] ? opt->state[0] + own : NULL,
+                             opt->state[1] ? opt->state[1] + own : NULL, b - a);
         }
         offset += length;
     }
@@ -181,6 +200,7 @@ bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grad
                            const rung_rates *rates, double scale, double limit, int threads)
 {
     rungi_optimizer_plan(opt);
+    place_part(opt);
     for (int64_t i = 0; i < opt->run_count; i++)
         opt->coefs[i] = coef_of(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
     int shares = threads_for(opt, threads);

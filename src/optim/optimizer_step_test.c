@@ -195,10 +195,59 @@ static void clips_by_value(void **state)
     free(params), free(grads);
 }
 
+// Parts of an optimizer update what is theirs, and nothing else: together they give the bits of a
+// whole step, for any cut and number of threads, and hold the whole state once.
+static void parts_make_a_step(void **state)
+{
+    (void)state;
+    static const int64_t cuts[][4] = {{0, 16, 64, SIZE}, {0, 48, 35008, SIZE}, {0, 0, 70016, SIZE}};
+    static const rung_optimizer_kind kinds[] = {RUNG_OPTIMIZER_SGD, RUNG_OPTIMIZER_ADAMW};
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts * 2; c++) {
+        const int64_t *cut = cuts[c / 2];
+        rung_optimizer_options options = rung_optimizer_defaults(kinds[c % 2]);
+        options.momentum = c % 2 ? 0 : 0.9;
+        float *whole = numbers(1), *parts = numbers(1), *grads = numbers(2);
+        rung_optimizer *all, *part[3];
+        assert_ok(rung_optimizer_create(context, &options, segments, SEGMENTS, &all));
+        for (int p = 0; p < 3; p++)
+            assert_ok(rungi_optimizer_create_part(context, &options, segments, SEGMENTS, cut[p],
+                                                  cut[p + 1], NULL, &part[p]));
+        for (int step = 0; step < 3; step++) {
+            rung_optimizer_update update = {
+                .rates.lr = 0.01, .max_grad_norm = 1, .threads = 1 + step};
+            rung_optimizer_report report, other;
+            assert_ok(rung_optimizer_step(all, whole, grads, &update, &report));
+            for (int p = 0; p < 3; p++) {
+                assert_ok(rung_optimizer_step(part[p], parts, grads, &update, &other));
+                assert_true(other.grad_norm == report.grad_norm);
+            }
+            assert_memory_equal(whole, parts, SIZE * sizeof(float));
+        }
+        for (int k = 0; k < rung_optimizer_state_count(all); k++)
+            for (int p = 0; p < 3; p++) {
+                int64_t begin, end;
+                const float *own = rungi_optimizer_part_state(part[p], k, &begin, &end);
+                assert_int_equal(begin, cut[p]);
+                assert_true(end <= cut[p + 1]);
+                assert_memory_equal(own, rung_optimizer_state_data(all, k) + begin,
+                                    (size_t)(end - begin) * sizeof(float));
+                assert_null(rung_optimizer_state_data(part[p], k));
+            }
+        for (int p = 0; p < 3; p++)
+            rung_optimizer_destroy(&part[p]);
+        rung_optimizer_destroy(&all);
+        free(whole), free(parts), free(grads);
+    }
+    rung_context_destroy(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norm_against_reference),
+        cmocka_unit_test(parts_make_a_step),
         cmocka_unit_test(names_the_segment_at_fault),
         cmocka_unit_test(update_finds_what_is_not_finite),
         cmocka_unit_test(coefficient),

@@ -13,6 +13,7 @@ struct rung_config {
     rung_context *context;
     rungi_options options;
     rungi_train_config values;
+    bool told; // what is ignored, since a key was given last
 };
 
 rung_status rung_config_create(rung_context *context, rung_config **config_out)
@@ -43,6 +44,7 @@ rung_status rung_config_copy(const rung_config *config, rung_config **copy_out)
     rung_config *copy = calloc(1, sizeof *copy);
     RUNG_CHECK(copy, RUNG_NO_MEMORY, "no memory for a configuration");
     copy->context = config->context;
+    copy->told = config->told;
     rung_status status = rungi_options_copy(&copy->options, &copy->values, &config->options);
     if (status == RUNG_OK)
         *copy_out = copy;
@@ -61,17 +63,20 @@ rung_status rungi_config_copy_for(rung_context *context, const rung_config *conf
 
 rung_status rung_config_load(rung_config *config, const char *path)
 {
+    config->told = false;
     return rungi_options_load(&config->options, path);
 }
 
 rung_status rung_config_load_text(rung_config *config, const char *name, const char *text,
                                   size_t size)
 {
+    config->told = false;
     return rungi_options_load_text(&config->options, name, text, size);
 }
 
 rung_status rung_config_override(rung_config *config, const char *argument)
 {
+    config->told = false;
     return rungi_options_assign(&config->options, argument);
 }
 
@@ -82,7 +87,9 @@ rung_status rung_config_set(rung_config *config, const char *key, const char *te
 
 rung_status rung_config_check(const rung_config *config)
 {
-    return rungi_options_check(&config->options, config->context);
+    RUNG_TRY(rungi_options_check(&config->options, config->told ? NULL : config->context));
+    ((rung_config *)(uintptr_t)config)->told = true; // a program checks before a session does
+    return RUNG_OK;
 }
 
 // Hands the text of `s` to the caller.

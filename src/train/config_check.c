@@ -62,6 +62,14 @@ static rung_status check_data(const rungi_options *o, const rungi_train_config *
         return rungi_options_fail(o, "data.augment_on",
                                   "is device, which cannot be combined with data.mixup or "
                                   "data.cutmix: set it to worker");
+    if (d->sampler != RUNGI_SAMPLER_AUTO && d->shuffle_by == RUNGI_SHUFFLE_GROUP)
+        return rungi_options_fail(o, "data.shuffle_by",
+                                  "group is an order of its own: leave data.sampler at auto");
+    if (d->stream && strcmp(d->format, "tar") != 0)
+        return rungi_options_fail(o, "data.stream", "is for data.format tar, not %s", d->format);
+    if (d->sampler != RUNGI_SAMPLER_WEIGHTED && (d->draws || !d->replacement))
+        rungi_options_note(o, context, d->draws ? "data.draws" : "data.replacement",
+                           "ignored, because data.sampler is not weighted");
     if (v->device.copy == RUNGI_COPY_DIRECT && (d->pin_memory || d->non_blocking))
         rungi_options_note(o, context, d->pin_memory ? "data.pin_memory" : "data.non_blocking",
                            "ignored: a CPU device reads batches where they lie");
@@ -124,6 +132,55 @@ static rung_status check_schedule(const rungi_options *o, const rungi_train_conf
     return RUNG_OK;
 }
 
+static bool is_set(const rungi_options *o, const char *key)
+{
+    size_t index;
+    return rungi_options_find(o, key, &index) == RUNG_OK &&
+           o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
+}
+
+rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_train_config *v,
+                                           int64_t ranks, int64_t local)
+{
+    size_t devices = v->device.list.count;
+    if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
+        return rungi_options_fail(o, "train.strategy",
+                                  "is single, but there are %" PRId64 " ranks: set it to ddp",
+                                  ranks);
+    if (devices != 1 && devices != (size_t)local)
+        return rungi_options_fail(
+            o, "device.list", "names %zu devices for %" PRId64 " rank%s%s: one for each", devices,
+            local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "");
+    bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
+    if (whole && v->data.batch_per_device)
+        return rungi_options_fail(o, "data.batch_per_device",
+                                  "cannot be combined with data.batch_size, which is for all ranks "
+                                  "together: set one of them");
+    if (ranks == 1)
+        return RUNG_OK;
+    if (!whole && !part)
+        return rungi_options_fail(o, "data.batch_size",
+                                  "is not set: with several ranks say data.batch_size, for all of "
+                                  "them together, or data.batch_per_device");
+    if (v->plan.autotune)
+        return rungi_options_fail(o, "plan.autotune",
+                                  "cannot be combined with several ranks, which would choose "
+                                  "different kernels: switch it off");
+    if (v->data.num_workers < 0)
+        return rungi_options_fail(o, "data.num_workers",
+                                  "auto is measured with one rank only: give a number");
+    if (v->exact && (v->data.mixup > 0 || v->data.cutmix > 0))
+        return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
+                                  "cannot be combined with exact and several ranks: samples are "
+                                  "mixed within a rank's part of a batch");
+    if (v->exact && ((ranks & (ranks - 1)) != 0 || ranks > v->train.shards))
+        return rungi_options_fail(o, "train.ranks",
+                                  "must make 1, 2, 4, ... ranks under exact, and at most "
+                                  "train.shards, which is %" PRId64 ", not %" PRId64,
+                                  v->train.shards, ranks);
+    return RUNG_OK;
+}
+
 static rung_status check_memory(const rungi_options *o, const rungi_train_config *v)
 {
     const rungi_texts *list = &v->memory.recompute;
@@ -133,56 +190,6 @@ static rung_status check_memory(const rungi_options *o, const rungi_train_config
             return rungi_options_fail(o, "memory.recompute",
                                       "has '%s' among patterns: it stands alone", list->data[i]);
     }
-    return RUNG_OK;
-}
-
-static bool is_set(const rungi_options *o, const char *key)
-{
-    size_t index;
-    return rungi_options_find(o, key, &index) == RUNG_OK &&
-           o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
-}
-
-static rung_status check_ranks(const rungi_options *o, const rungi_train_config *v)
-{
-    int64_t ranks = v->train.ranks;
-    size_t devices = v->device.list.count;
-    if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
-        return rungi_options_fail(
-            o, "train.strategy", "is single, but train.ranks is %" PRId64 ": set it to ddp", ranks);
-    if (devices != 1 && devices != (size_t)ranks)
-        return rungi_options_fail(o, "device.list",
-                                  "names %zu devices for %" PRId64 " rank%s: one for each", devices,
-                                  ranks, ranks == 1 ? "" : "s");
-    bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
-    if (whole && v->data.batch_per_device)
-        return rungi_options_fail(o, "data.batch_per_device",
-                                  "cannot be combined with data.batch_size, which is for all ranks "
-                                  "together: set one of them");
-    if (ranks > 1 && !whole && !part)
-        return rungi_options_fail(o, "data.batch_size",
-                                  "is not set: with several ranks say data.batch_size, for all of "
-                                  "them together, or data.batch_per_device");
-    if (ranks > 1 && v->plan.autotune)
-        return rungi_options_fail(o, "plan.autotune",
-                                  "cannot be combined with several ranks, which would choose "
-                                  "different kernels: switch it off");
-    if (ranks > 1 && v->data.num_workers < 0)
-        return rungi_options_fail(o, "data.num_workers",
-                                  "auto is measured with one rank only: give a number");
-    if (v->exact && v->ddp.compress != RUNG_F32)
-        return rungi_options_fail(o, "ddp.compress",
-                                  "cannot be combined with exact, whose result does not depend on "
-                                  "the number of ranks");
-    if (v->exact && ranks > 1 && (v->data.mixup > 0 || v->data.cutmix > 0))
-        return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
-                                  "cannot be combined with exact and several ranks: samples are "
-                                  "mixed within a rank's part of a batch");
-    if (v->exact && ((ranks & (ranks - 1)) != 0 || ranks > v->train.shards))
-        return rungi_options_fail(o, "train.ranks",
-                                  "must be 1, 2, 4, ... under exact, and at most train.shards, "
-                                  "which is %" PRId64 ", not %" PRId64,
-                                  v->train.shards, ranks);
     return RUNG_OK;
 }
 
@@ -215,7 +222,11 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");
-    RUNG_TRY(check_ranks(options, v));
+    RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    if (v->exact && v->ddp.compress != RUNG_F32)
+        return rungi_options_fail(options, "ddp.compress",
+                                  "cannot be combined with exact, whose result does not depend on "
+                                  "the number of ranks");
     if (v->train.early_stop_patience > 0 && v->train.eval_every == RUNGI_NEVER)
         return rungi_options_fail(options, "train.early_stopping.patience",
                                   "needs validation, but train.eval_every is never");

@@ -239,6 +239,8 @@ static void settings_without_effect_are_told(void **state)
     SET(config, "data.timeout=5s", "optim.momentum=0.9", "optim.name=adam");
     assert_ok(rung_config_check(config));
     assert_int_equal(lines, 2);
+    assert_ok(rung_config_check(config)); // once
+    assert_int_equal(lines, 2);
     SET(config, "data.num_workers=2", "optim.name=sgd");
     assert_ok(rung_config_check(config));
     assert_int_equal(lines, 2);

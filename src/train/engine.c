@@ -60,7 +60,7 @@ static rung_status make(rungi_engine *e)
     const rung_device_options *device = &e->state->device->options;
     for (int i = 0; i < rungi_engine_workers(e); i++) {
         RUNG_TRY(rung_arena_create(e->state->device, &e->arenas[i]));
-        if (device->async || device->delay_op)
+        if (device->async || device->delay_op || device->op_rate > 0)
             RUNG_TRY(rung_stream_create(e->state->device, &e->streams[i]));
     }
     return RUNG_OK;
@@ -227,17 +227,6 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
     return RUNG_OK;
 }
 
-const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
-{
-    const rungi_shard_plan *largest = NULL;
-    for (size_t i = 0; i < e->entries.count; i++) {
-        const rungi_shard_plan *x = e->entries.data[i];
-        if (x->training && (!largest || x->count > largest->count))
-            largest = x;
-    }
-    return largest ? largest->plan : NULL;
-}
-
 bool rungi_engine_stop(const rungi_engine *e)
 {
     return e->stop;
@@ -251,6 +240,17 @@ int rungi_engine_bad_rank(const rungi_engine *e)
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;
+}
+
+const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
+{
+    const rungi_shard_plan *largest = NULL;
+    for (size_t i = 0; i < e->entries.count; i++) {
+        const rungi_shard_plan *x = e->entries.data[i];
+        if (x->training && (!largest || x->count > largest->count))
+            largest = x;
+    }
+    return largest ? largest->plan : NULL;
 }
 
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,

@@ -67,6 +67,10 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
 rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t count, int shard,
                               rungi_shard_plan **entry_out);
 
+// Runs steps [begin, end) of an instance, through the worker's stream where it has one.
+rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
+                                   int end);
+
 // engine_ranks.c, for several ranks. Before forward: divisors become those of the whole batch.
 rung_status rungi_engine_share_counts(rungi_engine *e);
 // Backward of the one own shard, its buckets sent as they are completed.

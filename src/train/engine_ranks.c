@@ -86,7 +86,7 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
     const rungi_shard_plan *x = e->now[0];
     int buckets = rungi_exchange_buckets(e->exchange), next = 0;
     for (int i = x->plan->n_forward; i < (int)x->plan->steps.count; i++) {
-        RUNG_TRY(rungi_instance_run(instance, i, i + 1));
+        RUNG_TRY(rungi_engine_run_steps(e, 0, instance, i, i + 1));
         while (next < buckets && x->ready[next] <= i)
             RUNG_TRY(rungi_exchange_start(e->exchange, next++));
         RUNG_TRY(rungi_exchange_progress(e->exchange));

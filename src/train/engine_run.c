@@ -110,8 +110,8 @@ static rung_status phase(rungi_engine *e, int member, int mark)
     return e->streams[0] ? rungi_stream_submit(e->streams[0], RUNGI_WORK_MARK, fn, work) : fn(work);
 }
 
-static rung_status run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
-                             int end)
+rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
+                                   int end)
 {
     return e->streams[member] ? rungi_instance_submit(instance, e->streams[member], begin, end)
                               : rungi_instance_run(instance, begin, end);
@@ -125,7 +125,8 @@ static float loss_of(const rungi_engine *e, int s)
 // Can gradients go out while backward goes on? Those of several shards are added first.
 static bool overlaps(const rungi_engine *e)
 {
-    return e->exchange && rungi_exchange_overlaps(e->exchange) && e->shards == 1 && !e->streams[0];
+    return e->exchange && rungi_exchange_overlaps(e->exchange) && e->shards == 1 &&
+           !e->state->device->options.async;
 }
 
 // One shard, from its inputs to its gradients. Its loss is read before the next shard of this
@@ -135,12 +136,12 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     rungi_instance *instance = e->now[s]->instances[s];
     const rung_plan *plan = e->now[s]->plan;
     RUNG_TRY(phase(e, member, 0));
-    RUNG_TRY(run_steps(e, member, instance, 0, plan->n_forward));
+    RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(phase(e, member, 1));
-        RUNG_TRY(overlaps(e)
-                     ? rungi_engine_backward_overlapped(e, instance)
-                     : run_steps(e, member, instance, plan->n_forward, (int)plan->steps.count));
+        RUNG_TRY(overlaps(e) ? rungi_engine_backward_overlapped(e, instance)
+                             : rungi_engine_run_steps(e, member, instance, plan->n_forward,
+                                                      (int)plan->steps.count));
     }
     RUNG_TRY(phase(e, member, 2));
     if (e->streams[member])

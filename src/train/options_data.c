@@ -21,6 +21,12 @@ static const char *const bad_choices[] = {"stop", "skip", NULL};
 static const char *const copies[] = {"direct", "emulate", NULL};
 static const char *const places[] = {"worker", "device", NULL};
 static const char *const orders[] = {"sample", "group", NULL};
+static const char *const samplers[] = {
+    [RUNGI_SAMPLER_AUTO] = "auto",
+    [RUNGI_SAMPLER_WEIGHTED] = "weighted",
+    [RUNGI_SAMPLER_BY_LENGTH] = "by_length",
+    NULL,
+};
 static const char *const splits[] = {"random", "name", NULL};
 static const char *const filters[] = {
     [RUNG_FILTER_BILINEAR] = "bilinear",
@@ -79,6 +85,14 @@ const rungi_option rungi_device_options[] = {
      .unit = "GB/s",
      .help = "With device.copy emulate: what a copy moves in a second, over what it takes anyway. "
              "0: no limit."},
+    {.key = "device.op_rate",
+     .type = RUNGI_OPTION_REAL,
+     RUNGI_AT(rungi_device_config, op_rate),
+     .initial = "0",
+     .range = ">= 0",
+     .unit = "GFLOP/s",
+     .help = "Emulates a device of this speed, for tests and studies: an operator takes no less "
+             "time than it would there. 0: no limit."},
     {0},
 };
 
@@ -142,6 +156,47 @@ const rungi_option rungi_data_options[] = {
          "What data.shuffle draws: samples one by one, or, of a pack larger than memory, groups "
          "of neighbours (a MiB each), whose samples are shuffled 64 groups at a time. Each "
          "sample comes once an epoch either way."},
+    {.key = "data.stream",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, stream),
+     .initial = "false",
+     .help = "Reads tar archives from front to back instead of at random, as compressed ones that "
+             "do not fit into memory always are. data.shuffle then works through a buffer."},
+    {.key = "data.shuffle_buffer",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, shuffle_buffer),
+     .initial = "1000",
+     .range = "[1, 100000000]",
+     .unit = "samples",
+     .help = "Samples of streams that are shuffled among each other; they lie in memory."},
+    {.key = "data.sampler",
+     .type = RUNGI_OPTION_CHOICE,
+     RUNGI_AT(rungi_data_config, sampler),
+     .initial = "auto",
+     .choices = samplers,
+     .help = "Which training samples an epoch has. auto: each once, ordered by data.shuffle. "
+             "weighted: drawn in proportion to data.weights. by_length: each once, in batches of "
+             "similar length (of samples with a field length)."},
+    {.key = "data.weights",
+     .type = RUNGI_OPTION_TEXT,
+     RUNGI_AT(rungi_data_config, weights),
+     .initial = "class",
+     .help = "With data.sampler weighted: class gives every class the same share, whatever its "
+             "size; else a text file with a weight for each training sample, one a line, in the "
+             "order of the data set."},
+    {.key = "data.replacement",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_data_config, replacement),
+     .initial = "true",
+     .help = "With data.sampler weighted: whether a sample may come several times in an epoch."},
+    {.key = "data.draws",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, draws),
+     .initial = "auto",
+     .range = ">= 1",
+     .words = auto_words,
+     .unit = "samples",
+     .help = "With data.sampler weighted: samples in an epoch. auto: as many as there are."},
     {.key = "data.drop_last",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_data_config, drop_last),

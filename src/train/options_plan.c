@@ -147,6 +147,13 @@ const rungi_option rungi_ladder_options[] = {
      .range = "[0, 1]",
      .words = no_limit_words,
      .help = "Validation accuracy that base and best must reach in the confirmation."},
+    {.key = "ladder.pack_limit",
+     .type = RUNGI_OPTION_BYTES,
+     RUNGI_AT(rungi_ladder_config, pack_limit),
+     .initial = "8GiB",
+     .range = ">= 0",
+     .help = "The largest pack that the rungs pack and pack_raw may make of the data set, in the "
+             "run folder. It stays there if it is kept."},
     {.key = "ladder.quick",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_ladder_config, quick),

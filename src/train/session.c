@@ -5,30 +5,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "optim/optimizer.h"
 #include "rung/models.h"
 
 enum { TIMELINE_SPANS = 1 << 16 };
+
+// How many ranks share the cores that this process sees: those of its threads where the launcher
+// has given each process cores of its own, else all of the machine.
+static int sharing(const rungi_session *s)
+{
+    cpu_set_t set;
+    rungi_cores_allowed(&set);
+    return CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN) ? (int)s->c->train.ranks
+                                                           : rungi_comm_local_size(s->comm);
+}
 
 static rung_status make_device(rungi_session *s)
 {
     const rungi_train_config *c = s->c;
     int rank = s->comm ? rungi_comm_local_rank(s->comm) : 0;
-    int ranks = s->comm ? rungi_comm_local_size(s->comm) : 1;
     int threads = (int)c->device.threads, cores = rungi_core_count();
-    size_t devices = c->device.list.count;
     char own[32];
-    RUNG_CHECK(devices == 1 || devices == (size_t)ranks || !s->comm, RUNG_CONFIG,
-               "device.list names %zu devices for %d ranks of this machine: one for each", devices,
-               ranks);
     snprintf(own, sizeof own, "cpu:%d", rank);
-    if (!threads && ranks > 1)
-        threads = cores > ranks ? cores / ranks : 1;
-    return rung_device_create(
-        s->context, devices > 1 || ranks == 1 ? c->device.list.data[rank] : own,
-        &(rung_device_options){.threads = threads, .huge_pages = c->memory.huge_pages}, &s->device);
+    if (s->comm) {
+        RUNG_TRY(rungi_train_config_check_ranks(rungi_config_options(s->config), c, s->ranks,
+                                                rungi_comm_local_size(s->comm)));
+        if (!threads)
+            threads = cores > sharing(s) ? cores / sharing(s) : 1;
+    }
+    bool named = !s->comm || c->device.list.count > 1;
+    return rung_device_create(s->context, named ? c->device.list.data[rank] : own,
+                              &(rung_device_options){.threads = threads,
+                                                     .huge_pages = c->memory.huge_pages,
+                                                     .op_rate = c->device.op_rate},
+                              &s->device);
 }
 
 static rung_status build_graph(rungi_session *s, const rung_shape *image)
@@ -144,6 +158,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
         image = *o->image;
     } else {
         RUNG_TRY(rungi_session_open_data(s, o->parts));
+        RUNG_TRY(rungi_session_check_fields(s));
         RUNG_TRY(rungi_session_image(s, &image));
     }
     RUNG_TRY(build_graph(s, &image));
@@ -227,6 +242,7 @@ void rungi_session_destroy(rungi_session **session)
     rung_sampler_destroy(&s->val_sampler);
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
+    rungi_session_part_optimizer(s, false);
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);

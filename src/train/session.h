@@ -54,9 +54,11 @@ typedef struct rungi_session {
 
     rung_segment *segments; // parameters in the order of the flat buffer
     int64_t n_segments;
-    rung_optimizer *optimizer;
+    rung_optimizer *optimizer;                     // of ddp.shard_optimizer: this rank's part
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
-    rung_schedule schedule;                        // resolved
+    // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
+    float *whole_state[RUNG_OPTIMIZER_STATES];
+    rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
 
@@ -87,8 +89,15 @@ rung_status rungi_session_of_data(rung_context *context, const rung_config *conf
 // or has in another shape.
 rung_status rungi_session_begin(rungi_session *s);
 
-// session_data.c: sources, samplers, loaders.
+// session_sampler.c: the split, and the order of the training samples (data.sampler). Called once
+// the sources are open.
+rung_status rungi_session_samplers(rungi_session *s, unsigned parts);
+
+// session_data.c: sources, loaders.
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts);
+// Are samples pictures with one label? No built-in network takes anything else. Errors:
+// RUNG_UNSUPPORTED.
+rung_status rungi_session_check_fields(const rungi_session *s);
 // Opens the source of training or validation data. The caller owns it.
 rung_status rungi_session_open_source(const rungi_session *s, bool validation,
                                       rung_source **source_out);
@@ -132,6 +141,19 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
+
+// The optimizer's step: as rung_optimizer_step, which with ddp.shard_optimizer is followed by
+// giving this rank's parameters to the others.
+rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
+                                        int64_t step, rung_optimizer_report *report_out);
+// Is the optimizer's state cut over the ranks? And this rank's part of it, or all.
+bool rungi_session_shards_optimizer(const rungi_session *s);
+rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
+// Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
+// apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is
+// not cut.
+rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
+void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
 // Samples in a batch, of all ranks together.
 static inline int64_t rungi_session_batch(const rungi_session *s)

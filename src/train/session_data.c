@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data of a session: sources, the split into training and validation, transforms, loaders.
+// Data of a session: sources, transforms, loaders.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/philox.h"
 #include "data/source.h"
-#include "rung/pack.h"
+#include "data/source_tar.h"
 #include "train/session.h"
 
 rung_status rungi_session_open_source(const rungi_session *s, bool validation,
@@ -33,6 +32,10 @@ rung_status rungi_session_open_source(const rungi_session *s, bool validation,
     const char *split = !validation                                   ? "train"
                         : own && rungi_source_may_be_split(d->format) ? "all"
                                                                       : "test";
+    if (d->stream)
+        return rungi_source_open_tar(s->context, own ? d->val_path : d->path,
+                                     &(rungi_tar_options){.split = split, .stream = true}, NULL,
+                                     source_out);
     return rung_source_open(s->context, d->format, own ? d->val_path : d->path, split, source_out);
 }
 
@@ -52,7 +55,6 @@ static rung_status compare_classes(const rung_source *train, const rung_source *
     return RUNG_OK;
 }
 
-// Pictures and one label: no built-in network takes anything else.
 static rung_status check_fields(const rung_source *source)
 {
     const rung_field *label = source->field_count > 1 ? &source->fields[1] : NULL;
@@ -65,63 +67,6 @@ static rung_status check_fields(const rung_source *source)
                "list of path and label",
                source->name);
     return RUNG_OK;
-}
-
-// Puts those samples first whose names choose them for validation.
-static rung_status order_by_name(const rungi_session *s, int64_t *order, int64_t *held)
-{
-    const rung_source *source = s->train_source;
-    int64_t first = 0, last = source->count;
-    bool *chosen = calloc((size_t)source->count, sizeof *chosen);
-    RUNG_CHECK(chosen, RUNG_NO_MEMORY, "no memory for the split of the training samples");
-    rung_status status = rung_split_by_name(source, s->c->data.path, s->c->data.val_split, chosen);
-    for (int64_t i = 0; i < source->count; i++)
-        if (chosen[i])
-            order[first++] = i;
-    *held = first;
-    for (int64_t i = source->count - 1; i >= 0; i--)
-        if (!chosen[i])
-            order[--last] = i;
-    free(chosen);
-    RUNG_TRY(status);
-    RUNG_CHECK(first > 0 && first < source->count, RUNG_CONFIG,
-               "data.val.split leaves %" PRId64 " of %" PRId64
-               " samples for validation: both parts need one at least",
-               first, source->count);
-    return RUNG_OK;
-}
-
-// Splits the training samples: a random but fixed share of them validates.
-static rung_status split(rungi_session *s)
-{
-    int64_t count = s->train_source->count, held = (int64_t)(s->c->data.val_split * (double)count);
-    RUNG_CHECK(held >= 1 && held < count, RUNG_CONFIG,
-               "data.val.split leaves %" PRId64 " of %" PRId64
-               " samples for validation: both parts need one at least",
-               held, count);
-    int64_t *order = malloc((size_t)count * sizeof *order);
-    RUNG_CHECK(order, RUNG_NO_MEMORY, "no memory for the split of the training samples");
-    rungi_random random =
-        rungi_random_make((uint64_t)s->c->seed, RUNGI_PURPOSE_SHUFFLE, UINT64_MAX, 0, 0);
-    uint64_t index = 0;
-    for (int64_t i = 0; i < count; i++)
-        order[i] = i;
-    for (int64_t i = count - 1; i > 0; i--) {
-        int64_t other = (int64_t)rungi_random_below(&random, (uint64_t)i + 1, &index);
-        int64_t kept = order[i];
-        order[i] = order[other];
-        order[other] = kept;
-    }
-    rung_status status = RUNG_OK;
-    if (s->c->data.val_split_by == RUNGI_SPLIT_NAME)
-        status = order_by_name(s, order, &held);
-    if (status == RUNG_OK)
-        status = rung_sampler_subset(order, held, false, 0, &s->val_sampler);
-    if (status == RUNG_OK)
-        status = rung_sampler_subset(order + held, count - held, s->c->data.shuffle,
-                                     (uint64_t)s->c->seed, &s->train_sampler);
-    free(order);
-    return status;
 }
 
 static void keep_bad(rungi_session *s, bool training, int64_t sample, const char *message)
@@ -241,20 +186,6 @@ rung_status rungi_session_set_classes(rungi_session *s, int64_t classes, const c
     return RUNG_OK;
 }
 
-// The order of packs.
-static rung_status order_by_group(rungi_session *s)
-{
-    const rungi_data_config *d = &s->c->data;
-    if (!d->shuffle || d->shuffle_by != RUNGI_SHUFFLE_GROUP)
-        return RUNG_OK;
-    RUNG_CHECK(!s->train_sampler, RUNG_CONFIG,
-               "data.shuffle_by: group needs a validation set of its own, not data.val.split");
-    if (rung_sampler_pack(s->train_source, 0, 0, (uint64_t)s->c->seed, &s->train_sampler) !=
-        RUNG_OK)
-        return rungi_fail_prefix("data.shuffle_by: group");
-    return RUNG_OK;
-}
-
 rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
 {
     const rungi_data_config *d = &s->c->data;
@@ -263,22 +194,22 @@ rung_status rungi_session_open_data(rungi_session *s, unsigned parts)
         RUNG_TRY(rungi_session_open_source(s, false, &s->train_source));
     if ((parts & RUNGI_SESSION_EVAL) && own_validation)
         RUNG_TRY(rungi_session_open_source(s, true, &s->val_source));
-    if (s->train_source)
-        RUNG_TRY(check_fields(s->train_source));
-    if (s->val_source)
-        RUNG_TRY(check_fields(s->val_source));
     if (s->train_source && s->val_source)
         RUNG_TRY(compare_classes(s->train_source, s->val_source));
-    if (!own_validation)
-        RUNG_TRY(split(s));
-    if (parts & RUNGI_SESSION_TRAIN)
-        RUNG_TRY(order_by_group(s));
+    RUNG_TRY(rungi_session_samplers(s, parts));
     if (parts & RUNGI_SESSION_TRAIN)
         RUNG_TRY(make_loader(s, true, &s->train_loader));
     if (parts & RUNGI_SESSION_EVAL)
         RUNG_TRY(make_loader(s, false, &s->val_loader));
     const rung_source *source = s->train_source ? s->train_source : s->val_source;
     return rungi_session_set_classes(s, source->class_count, source->class_names);
+}
+
+rung_status rungi_session_check_fields(const rungi_session *s)
+{
+    if (s->train_source)
+        RUNG_TRY(check_fields(s->train_source));
+    return s->val_source ? check_fields(s->val_source) : RUNG_OK;
 }
 
 rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out)

@@ -13,11 +13,11 @@ static uint64_t beside_arenas(const rungi_session *s)
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
-    uint64_t ranks = s->ranks > 1 ? (uint64_t)s->ranks : 1;
-    uint64_t shards = s->c->exact ? (uint64_t)s->c->train.shards / ranks : 1;
+    uint64_t shards = s->c->exact ? (uint64_t)(s->c->train.shards / s->ranks) : 1;
+    uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     // Each of the two training plans (full and last batches) keeps statistics as large as the
     // running ones, for each shard.
-    return flat * (1 + shards + (uint64_t)rungi_optimizer_states(&optimizer)) +
+    return flat * (1 + shards) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
            buffers * (1 + 2 * shards);
 }
 
@@ -42,8 +42,7 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
         "%s",
         rungi_text_bytes(beside, beside_text, sizeof beside_text),
         rungi_text_bytes(budget, budget_text, sizeof budget_text));
-    int threads = rung_device_threads(s->device);
-    int shards = (int)s->c->train.shards / (s->ranks > 1 ? s->ranks : 1);
+    int threads = rung_device_threads(s->device), shards = (int)s->c->train.shards / s->ranks;
     int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
     o->budget = (budget - beside) / (uint64_t)workers;
     return RUNG_OK;
@@ -52,12 +51,13 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
 rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o)
 {
     rungi_device_set_cap(s->device, (uint64_t)s->c->memory.budget);
-    uint64_t bytes = (uint64_t)s->state->flat_size * sizeof(float);
+    rungi_comm_part part = rungi_session_optimizer_part(s);
+    uint64_t bytes = (uint64_t)part.count * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {
         RUNG_TRY(rung_device_alloc(s->device, bytes, "optimizer state",
                                    (void **)&s->optimizer_state[i]));
         memset(s->optimizer_state[i], 0, bytes);
     }
-    return rungi_optimizer_create_in(s->context, o, s->segments, s->n_segments, s->optimizer_state,
-                                     &s->optimizer);
+    return rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
+                                       part.begin + part.count, s->optimizer_state, &s->optimizer);
 }

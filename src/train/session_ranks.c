@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/source.h"
+#include "optim/optimizer.h"
 #include "train/session.h"
 
 // One "what\tvalue" a line: what training depends on.
@@ -99,4 +100,64 @@ rung_status rungi_session_agree(rungi_session *s)
     free(all);
     free(offsets);
     return status == RUNG_OK ? share(s) : status;
+}
+
+// ---- the optimizer, cut over the ranks ----------------------------------------------------------
+
+bool rungi_session_shards_optimizer(const rungi_session *s)
+{
+    return s->comm && s->c->ddp.shard_optimizer;
+}
+
+rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
+{
+    int64_t size = s->state->flat_size;
+    return rungi_session_shards_optimizer(s) ? rungi_comm_part_of(size, s->ranks, s->rank)
+                                             : (rungi_comm_part){0, size};
+}
+
+rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
+                                        int64_t step, rung_optimizer_report *report_out)
+{
+    rung_state *state = s->state;
+    RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    if (!rungi_session_shards_optimizer(s))
+        return RUNG_OK;
+    rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
+    rung_status status = rungi_comm_all_gather(s->comm, state->params, state->flat_size, RUNG_F32,
+                                               "updated parameters");
+    rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
+    return status;
+}
+
+rung_status rungi_session_join_optimizer(rungi_session *s, bool gather)
+{
+    int64_t size = s->state->flat_size, begin, end;
+    if (!rungi_session_shards_optimizer(s))
+        return RUNG_OK;
+    for (int k = 0; k < rung_optimizer_state_count(s->optimizer); k++) {
+        s->whole_state[k] = calloc((size_t)size, sizeof(float));
+        RUNG_CHECK(s->whole_state[k], RUNG_NO_MEMORY, "no memory for the optimizer's state");
+        const float *own = rungi_optimizer_part_state(s->optimizer, k, &begin, &end);
+        if (!gather)
+            continue;
+        memcpy(s->whole_state[k] + begin, own, (size_t)(end - begin) * sizeof(float));
+        RUNG_TRY(rungi_comm_all_gather(s->comm, s->whole_state[k], size, RUNG_F32,
+                                       "the optimizer's state"));
+    }
+    return RUNG_OK;
+}
+
+void rungi_session_part_optimizer(rungi_session *s, bool keep)
+{
+    for (int k = 0; k < RUNG_OPTIMIZER_STATES; k++) {
+        int64_t begin, end;
+        if (!s->whole_state[k])
+            continue;
+        float *own = rungi_optimizer_part_state(s->optimizer, k, &begin, &end);
+        if (keep)
+            memcpy(own, s->whole_state[k] + begin, (size_t)(end - begin) * sizeof(float));
+        free(s->whole_state[k]);
+        s->whole_state[k] = NULL;
+    }
 }

@@ -53,8 +53,9 @@ rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out)
             const char *name =
                 state_name(out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k));
             RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
-            RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape,
-                                rung_optimizer_state_data(s->optimizer, k) + s->segments[i].begin));
+            const float *data =
+                s->whole_state[k] ? s->whole_state[k] : rung_optimizer_state_data(s->optimizer, k);
+            RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape, data + s->segments[i].begin));
         }
     return RUNG_OK;
 }
@@ -83,6 +84,7 @@ rung_status rungi_session_load_optimizer(rungi_session *s, rungi_checkpoint *che
                ": it holds weights only and training cannot be resumed from it",
                rungi_checkpoint_path(checkpoint));
     rungi_sources wanted = {0};
+    RUNG_TRY(rungi_session_join_optimizer(s, false));
     rung_status status = rungi_session_optimizer(s, &wanted);
     for (size_t i = 0; status == RUNG_OK && i < wanted.list.count; i++) {
         const rungi_safetensors_source *w = &wanted.list.data[i];
@@ -93,5 +95,6 @@ rung_status rungi_session_load_optimizer(rungi_session *s, rungi_checkpoint *che
                               RUNGI_CHECKPOINT_OPTIMIZER);
     }
     rungi_sources_fini(&wanted);
+    rungi_session_part_optimizer(s, status == RUNG_OK);
     return status;
 }

@@ -14,7 +14,8 @@ typedef struct rungi_sources {
 } rungi_sources;
 
 // Add the tensors of the model and of its optimizer, borrowed from the session. The caller ends
-// with rungi_sources_fini, after a failure too.
+// with rungi_sources_fini, after a failure too. An optimizer that is cut over ranks must have been
+// joined (rungi_session_join_optimizer).
 rung_status rungi_session_model(const rungi_session *s, rungi_sources *out);
 rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out);
 void rungi_sources_fini(rungi_sources *sources);

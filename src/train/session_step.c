@@ -35,8 +35,7 @@ rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_
     rung_optimizer_update update = rungi_session_update(s, step);
     RUNG_TRY(rungi_session_gradients(s, batch, step, &update, loss_out));
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, step);
-    rung_status status =
-        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, &update, NULL);
+    rung_status status = rungi_session_update_params(s, &update, step, NULL);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     rungi_timeline_mark(s->timeline, step);
     return status;

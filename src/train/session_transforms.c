@@ -133,6 +133,9 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
     const rungi_data_config *d = &s->c->data;
     bool files = image->pixels == RUNG_PIXELS_FILE, planes = image->pixels == RUNG_PIXELS_CHW;
     list l = {.steps = steps};
+    *count_out = 0;
+    if (image->pixels == RUNG_PIXELS_NONE)
+        return RUNG_OK; // no pictures
     if (files) {
         add(&l, (rung_transform){.kind = RUNG_TRANSFORM_DECODE,
                                  .channels = (int)d->channels,

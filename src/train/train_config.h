@@ -25,6 +25,7 @@ typedef struct rungi_device_config {
     rungi_copy copy;
     int64_t copy_delay; // nanoseconds
     double copy_rate;   // GB/s; 0: as fast as memory
+    double op_rate;     // GFLOP/s; 0: as fast as it is
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -47,6 +48,12 @@ typedef enum rungi_shuffle_by {
     RUNGI_SHUFFLE_SAMPLE,
     RUNGI_SHUFFLE_GROUP,
 } rungi_shuffle_by;
+
+typedef enum rungi_sampler_kind {
+    RUNGI_SAMPLER_AUTO,
+    RUNGI_SAMPLER_WEIGHTED,
+    RUNGI_SAMPLER_BY_LENGTH,
+} rungi_sampler_kind;
 
 typedef enum rungi_split_by {
     RUNGI_SPLIT_RANDOM,
@@ -90,6 +97,12 @@ typedef struct rungi_data_config {
     double val_split;
     rungi_split_by val_split_by;
     rungi_shuffle_by shuffle_by;
+    rungi_sampler_kind sampler;
+    char *weights; // "class", or a file
+    bool replacement;
+    int64_t draws; // auto: 0
+    bool stream;
+    int64_t shuffle_buffer;
     rungi_ints synthetic_shape;
     int64_t synthetic_classes;
     int64_t synthetic_count;
@@ -190,9 +203,12 @@ typedef struct rungi_loop_config {
 
 typedef struct rungi_ddp_config {
     bool overlap;
+    bool shard_optimizer;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
+    int64_t link_delay;  // nanoseconds
+    double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
 
 typedef struct rungi_checkpoint_config {
@@ -225,6 +241,7 @@ typedef struct rungi_ladder_config {
     int64_t baselines;
     int64_t confirm_epochs; // auto: 0
     double min_accuracy;    // none: -1
+    int64_t pack_limit;     // bytes
     bool quick;
 } rungi_ladder_config;
 
@@ -251,6 +268,12 @@ extern const size_t rungi_train_table_count;
 // Checks what concerns several keys. Messages name the key and where it was set.
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context);
+
+// Checks what several ranks need, `local` of which are on this machine: those of one process are
+// known from the configuration, those of several only when they have met.
+rung_status rungi_train_config_check_ranks(const rungi_options *options,
+                                           const rungi_train_config *values, int64_t ranks,
+                                           int64_t local);
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);

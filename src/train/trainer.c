@@ -86,11 +86,8 @@ static rung_status make_member(void *arg, rungi_member *member)
 
 static rung_status make_ranks(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
-    const rungi_train_config *c = rungi_config_values(o->config);
     rungi_crew *crew;
-    RUNG_TRY(rungi_crew_create(context, (int)c->train.ranks,
-                               &(rungi_comm_options){.context = context, .timeout = c->ddp.timeout},
-                               &crew));
+    RUNG_TRY(rungi_crew_for(context, rungi_config_values(o->config), o->run, &crew));
     rung_status status = rungi_crew_run(crew, make_member, (void *)(uintptr_t)o);
     rung_trainer *first = rungi_crew_member(crew, 0)->user;
     if (first)
@@ -105,7 +102,7 @@ static rung_status make_ranks(rung_context *context, const origin *o, rung_train
 static rung_status launch(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rung_trainer *t = NULL;
-    rung_status status = rungi_config_values(o->config)->train.ranks > 1
+    rung_status status = rungi_crew_wanted(rungi_config_values(o->config))
                              ? make_ranks(context, o, &t)
                              : make_whole(context, o, NULL, &t);
     if (status != RUNG_OK) {
@@ -156,6 +153,11 @@ void rung_trainer_destroy(rung_trainer **trainer)
 void rung_trainer_stop(rung_trainer *trainer)
 {
     atomic_store(&trainer->stop, 1);
+}
+
+int rung_trainer_rank(const rung_trainer *trainer)
+{
+    return trainer->s->rank;
 }
 
 rung_train_place rung_trainer_place(const rung_trainer *t)

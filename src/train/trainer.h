@@ -50,7 +50,8 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed; // several ranks: one of them was asked to stop
+    bool agreed;  // several ranks: one of them was asked to stop
+    bool stopped; // fit ends because of that
 
     size_t bad_listed; // of the session's bad samples
 

@@ -37,12 +37,10 @@ static rung_status show_progress(rung_trainer *t)
 
 // ---- validation and checkpoints ---------------------------------------------------------------
 
-// Saves a checkpoint unless this step has one. Under train.on_nan: continue, a state that is not
-// finite is left out, except `last`, which is a failure.
-static rung_status save(rung_trainer *t, bool best, bool last)
+// Writes a checkpoint. Under train.on_nan: continue, a state that is not finite is left out, except
+// `last`, which is a failure.
+static rung_status write_checkpoint(rung_trainer *t, bool best, bool last)
 {
-    if (!t->checkpoints || t->saved_step == t->at.step)
-        return RUNG_OK;
     rung_status status = rungi_trainer_check_finite(t);
     if (status != RUNG_OK && !last && t->s->c->train.on_nan == RUNGI_NAN_CONTINUE) {
         rungi_log(t->context, RUNG_LOG_WARNING, "%s", rung_error_last()->message);
@@ -53,11 +51,7 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     size_t length = strlen(path);
     int64_t begin = rungi_trainer_now(t);
     rungi_timeline_begin(t->s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_CHECKPOINT, t->at.step);
-    if (t->s->comm)
-        rungi_comm_busy(t->s->comm, "saving a checkpoint");
     status = rungi_trainer_save(t, best);
-    if (t->s->comm)
-        rungi_comm_busy(t->s->comm, NULL);
     rungi_timeline_end(t->s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     rungi_trainer_checkpoint_name(t, path + length, sizeof path - length);
@@ -66,6 +60,29 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     e.path = path;
     e.best = best;
     return rungi_event_send(t, &e);
+}
+
+// Saves a checkpoint unless this step has one. Rank 0 writes it; an optimizer that is cut over the
+// ranks is brought together before.
+static rung_status save(rung_trainer *t, bool best, bool last)
+{
+    rungi_session *s = t->s;
+    bool cut = rungi_session_shards_optimizer(s);
+    if (!t->run || (!t->checkpoints && !cut) || t->saved_step == t->at.step)
+        return RUNG_OK;
+    rung_status status = rungi_session_join_optimizer(s, true);
+    if (status == RUNG_OK && t->checkpoints) {
+        if (s->comm)
+            rungi_comm_busy(s->comm, "saving a checkpoint");
+        status = write_checkpoint(t, best, last);
+        if (s->comm)
+            rungi_comm_busy(s->comm, NULL);
+    }
+    rungi_session_part_optimizer(s, false);
+    if (status == RUNG_OK && cut) // the others do not know whether it was left out
+        status = rungi_comm_broadcast(s->comm, &t->saved_step, sizeof t->saved_step, 0,
+                                      "the last checkpoint's step");
+    return status;
 }
 
 // Is `metric` progress over `best`, by more than `delta`? NaN is none; anything is over NaN.
@@ -146,8 +163,7 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     if (!isfinite(loss) && s->c->train.on_nan == RUNGI_NAN_STOP)
         return lost(t, batch, loss);
     rung_optimizer_report report;
-    rung_status status =
-        rung_optimizer_step(s->optimizer, s->state->params, s->state->grads, u, &report);
+    rung_status status = rungi_session_update_params(s, u, t->at.step, &report);
     if (status == RUNG_DIVERGED)
         return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
     if (status != RUNG_OK)
@@ -262,6 +278,7 @@ static rung_status steps(rung_trainer *t)
     while (status == RUNG_OK && t->at.step < t->s->total_steps && !t->at.stopped_early) {
         if (t->s->comm ? t->agreed : atomic_load(&t->stop)) {
             status = RUNG_CANCELLED;
+            t->stopped = true;
             break;
         }
         status = next_batch(t, &batch);
@@ -322,7 +339,7 @@ static rung_status prepare(rung_trainer *t)
 // The planned end, or the end that the user asked for: what is not yet logged, and a checkpoint.
 static rung_status conclude(rung_trainer *t, rung_status status)
 {
-    if (status != RUNG_OK && status != RUNG_CANCELLED)
+    if (status != RUNG_OK && !t->stopped) // RUNG_CANCELLED may be another rank's failure, too
         return status;
     if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
@@ -339,7 +356,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     e.peak_live = memory.peak_live;
     e.peak_reserved = memory.peak_reserved;
     e.peak_resident = rungi_peak_resident();
-    if (status == RUNG_CANCELLED)
+    if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)
         e.note = error.message;
@@ -348,7 +365,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     rung_status sent = rungi_event_send(t, &e);
     if (status == RUNG_OK)
         return sent;
-    return status == RUNG_CANCELLED ? status : rungi_fail_adopt(&error);
+    return status == RUNG_CANCELLED && t->stopped ? status : rungi_fail_adopt(&error);
 }
 
 static rung_status fit(rung_trainer *t, const rung_observer *observer)
@@ -356,6 +373,7 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->observer = observer;
     t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
+    t->stopped = t->agreed = false;
     t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
     rungi_windows_begin(t);
     rung_status status = prepare(t);
@@ -366,14 +384,14 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->observer = NULL;
     if (status == RUNG_OK)
         return closed;
-    if (status == RUNG_CANCELLED)
+    if (status == RUNG_CANCELLED && t->stopped)
         return RUNG_FAIL(RUNG_CANCELLED, "stopped after step %" PRId64, t->at.step);
     return rungi_fail_adopt(&error);
 }
 
 static rung_status fit_member(void *arg, rungi_member *member)
 {
-    return fit(member->user, member->index ? NULL : arg);
+    return fit(member->user, rungi_comm_rank(member->comm) ? NULL : arg);
 }
 
 rung_status rung_trainer_fit(rung_trainer *t, const rung_observer *observer)

@@ -4,7 +4,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/comm_mpi.h"
 #include "train/trainer.h"
+
+bool rung_ranks_launched(void)
+{
+    return rungi_comm_mpi_launched();
+}
+
+void rung_ranks_end(bool failed)
+{
+    rungi_comm_mpi_end(failed);
+}
 
 bool rungi_trainer_writes(const rung_trainer *t)
 {

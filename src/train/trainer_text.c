@@ -40,6 +40,43 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
     return RUNG_OK;
 }
 
+// Parts of a batch that does not divide: "13 or 12".
+static void add_batch(const rungi_session *s, rungi_string *out)
+{
+    int64_t batch = rungi_session_batch(s);
+    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int64_t most = rungi_shards_of(batch, shards, 0, own).count;
+    int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
+                     s->ranks == 1 ? "device" : "ranks", most);
+    if (least != most)
+        rungi_string_add(out, " to %" PRId64, least);
+    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+}
+
+static void add_ranks(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
+    char bucket[32];
+    rungi_string_add(out, "ranks      ");
+    if (processes == 1)
+        rungi_string_add(out, "%d threads of this process", s->ranks);
+    else if (c->train.ranks == 1)
+        rungi_string_add(out, "%d processes", processes);
+    else
+        rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
+    if (local < s->ranks)
+        rungi_string_add(out, ", %d on this machine", local);
+    rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
+                     c->ddp.overlap ? "during backward" : "after backward",
+                     rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
+                     c->ddp.compress == RUNG_BF16  ? ", as bf16"
+                     : c->ddp.compress == RUNG_F16 ? ", as fp16"
+                                                   : "",
+                     c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
+}
+
 static void add_recompute(const rungi_train_config *c, rungi_string *out)
 {
     const rungi_texts *list = &c->memory.recompute;
@@ -56,32 +93,6 @@ static void add_recompute(const rungi_train_config *c, rungi_string *out)
                          : "none");
 }
 
-// Parts of a batch that does not divide: "13 or 12".
-static void add_batch(const rungi_session *s, rungi_string *out)
-{
-    int64_t batch = rungi_session_batch(s);
-    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
-    int64_t most = rungi_shards_of(batch, shards, 0, own).count;
-    int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
-    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
-                     s->ranks == 1 ? "device" : "ranks", most);
-    if (least != most)
-        rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
-}
-
-static const char *exchange_text(const rungi_train_config *c, char *out, size_t size)
-{
-    char bucket[32];
-    snprintf(out, size, "gradients added %s in buckets of %s%s",
-             c->ddp.overlap ? "during backward" : "after backward",
-             rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
-             c->ddp.compress == RUNG_BF16  ? ", as bf16"
-             : c->ddp.compress == RUNG_F16 ? ", as fp16"
-                                           : "");
-    return out;
-}
-
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
 {
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
@@ -91,7 +102,6 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
     int threads = rung_device_threads(s->device);
-    char how[96];
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
@@ -105,8 +115,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     add_batch(s, &out);
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
-        rungi_string_add(&out, "ranks      %d threads of this process: cpu:0 to cpu:%d, %s\n",
-                         s->ranks, s->ranks - 1, exchange_text(c, how, sizeof how));
+        add_ranks(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
                      s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
                      threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),

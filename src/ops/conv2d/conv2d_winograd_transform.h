@@ -263,17 +263,30 @@ static void wino_gradient(const rungi_wino_image *image, const float *dy, const 
 
 // ---- weights ----------------------------------------------------------------------------------
 
-// The taps of one input for n outputs from `from` on.
-WINO_INLINE void wino_taps(const rungi_wino_weight *w, const float *from, int n, wino_v taps[9])
+// Inputs whose taps are sorted before they are transformed: the vectors are then read well after
+// their floats were written.
+enum { WINO_TAKE = 16 };
+
+// U of `count` inputs of n outputs from `from` on; rows of `vectors` vectors from `to` on.
+WINO_INLINE void wino_weights_take(const rungi_wino_weight *w, const float *from, int n, int count,
+                                   int64_t plane, int64_t row, float *to)
 {
-    float lane[9][WINO_LANES] = {{0}};
-    for (int o = 0; o < n; o++) {
-        const float *g = from + o * w->out_stride;
-        for (int i = 0; i < 9; i++)
-            lane[i][o] = g[i];
+    float taps[WINO_TAKE][9][WINO_LANES];
+    if (n < WINO_LANES)
+        memset(taps, 0, sizeof taps);
+    for (int o = 0; o < n; o++)
+        for (int c = 0; c < count; c++) {
+            const float *g = from + o * w->out_stride + c * w->in_stride;
+            for (int i = 0; i < 9; i++)
+                taps[c][w->rotated ? 8 - i : i][o] = g[i];
+        }
+    for (int c = 0; c < count; c++) {
+#define WINO_FROM(i, j) wino_load(taps[c][(i)*3 + (j)])
+#define WINO_TO(i, j, v) wino_store(to + c * row + ((i)*6 + (j)) * plane, v)
+        WINO_2D(wino_g, 3, 6, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
     }
-    for (int i = 0; i < 9; i++)
-        taps[i] = wino_load(lane[w->rotated ? 8 - i : i]);
 }
 
 static void wino_weights(const rungi_wino_weight *w, int64_t out_begin, int64_t in_begin,
@@ -282,20 +295,11 @@ static void wino_weights(const rungi_wino_weight *w, int64_t out_begin, int64_t 
     for (int j = 0; j < panels->vectors; j++) {
         int64_t o = out_begin + (int64_t)j * WINO_LANES;
         int n = (int)rungi_wino_least(WINO_LANES, w->out - o);
-        for (int64_t c = in_begin; c < in_end; c++) {
-            const float *from = w->data + o * w->out_stride + c * w->in_stride;
-            float *to = u + rungi_wino_panel_at(panels, row + c - in_begin, j);
-            wino_v taps[9];
-            if (n == WINO_LANES)
-                wino_taps(w, from, WINO_LANES, taps);
-            else
-                wino_taps(w, from, n, taps);
-#define WINO_FROM(i, j) taps[(i)*3 + (j)]
-#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * panels->plane, v)
-            WINO_2D(wino_g, 3, 6, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-        }
+        int64_t step = rungi_wino_panel_at(panels, 1, j) - rungi_wino_panel_at(panels, 0, j);
+        for (int64_t c = in_begin; c < in_end; c += WINO_TAKE)
+            wino_weights_take(w, w->data + o * w->out_stride + c * w->in_stride, n,
+                              (int)rungi_wino_least(WINO_TAKE, in_end - c), panels->plane, step,
+                              u + rungi_wino_panel_at(panels, row + c - in_begin, j));
     }
 }
 
@@ -378,24 +382,52 @@ WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
     return sum[0];
 }
 
+// dg of `count` inputs of n outputs, from `to` on, written output by output. `parts` is a constant.
+WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, const int parts,
+                                  int64_t part, int count, int n, int64_t inputs, float *to)
+{
+    float taps[WINO_TAKE][9][WINO_LANES];
+    for (int c = 0; c < count; c++) {
+        const float *from = d + c * width;
+#define WINO_FROM(i, j) wino_sum_parts(from + ((i)*6 + (j)) * plane, parts, part)
+#define WINO_TO(i, j, v) wino_store(taps[c][(i)*3 + (j)], v)
+        WINO_2D(wino_gt, 6, 3, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+    }
+    for (int l = 0; l < n; l++)
+        for (int c = 0; c < count; c++)
+            for (int i = 0; i < 9; i++)
+                to[(l * inputs + c) * 9 + i] = taps[c][i][l];
+}
+
+#define WINO_FINISH(parts)                                                            \
+    static __attribute__((noinline)) void wino_finish_##parts(                        \
+        const float *d, int64_t plane, int64_t width, int64_t part, int count, int n, \
+        int64_t inputs, float *to)                                                    \
+    {                                                                                 \
+        wino_finish_take(d, plane, width, parts, part, count, n, inputs, to);         \
+    }
+
+WINO_FINISH(1)
+WINO_FINISH(2)
+WINO_FINISH(4)
+WINO_FINISH(8)
+
 static void wino_finish(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                         int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
                         int64_t out_end, int64_t inputs, float *dg)
 {
     for (int64_t o = out_begin; o < out_end; o += WINO_LANES) {
         int n = (int)rungi_wino_least(WINO_LANES, out_end - o);
-        for (int64_t c = in_begin; c < in_end; c++) {
+        for (int64_t c = in_begin; c < in_end; c += WINO_TAKE) {
             const float *from = d + (c - in_first) * width + (o - out_begin);
-            float *to = dg + (o * inputs + c) * 9;
-            float taps[9][WINO_LANES];
-#define WINO_FROM(i, j) wino_sum_parts(from + ((i)*6 + (j)) * plane, parts, part)
-#define WINO_TO(i, j, v) wino_store(taps[(i)*3 + (j)], v)
-            WINO_2D(wino_gt, 6, 3, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-            for (int l = 0; l < n; l++)
-                for (int i = 0; i < 9; i++)
-                    to[l * inputs * 9 + i] = taps[i][l];
+            int count = (int)rungi_wino_least(WINO_TAKE, in_end - c);
+            (parts == 1   ? wino_finish_1
+             : parts == 2 ? wino_finish_2
+             : parts == 4 ? wino_finish_4
+                          : wino_finish_8)(from, plane, width, part, count, n, inputs,
+                                           dg + (o * inputs + c) * 9);
         }
     }
 }
