@@ -265,7 +265,7 @@ rung_status rungi_init_fill(const rung_init *init, const rung_shape *shape, uint
     int64_t from = first / CHUNK, to = count ? (first + count - 1) / CHUNK + 1 : from;
     int team = threads > 1 && to - from >= 64 ? threads : 1;
     (void)team;
-#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+#pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t chunk = from; chunk < to; chunk++)
         fill_chunk(&d, &random, chunk, first, count, out);
     return RUNG_OK;

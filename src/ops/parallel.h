@@ -6,7 +6,15 @@
 
 #define RUNGI_PRAGMA(text) _Pragma(#text)
 
-#ifdef RUNG_OPENMP
+#if defined(RUNG_OPENMP) && defined(__clang__)
+// LLVM's runtime keeps the num_threads of a region that `if` has closed for the next region, which
+// may be OpenBLAS's and then waits for threads that never come: so there is no `if`.
+#    define RUNGI_PARALLEL_FOR(threads, count)     \
+    RUNGI_PRAGMA(omp parallel for schedule(static)                      \
+                     num_threads((threads) > 1 && (count) >= 32768 ? (threads) : 1))
+#    define RUNGI_PARALLEL_TASKS(threads) \
+    RUNGI_PRAGMA(omp parallel for schedule(static) num_threads((threads) > 1 ? (threads) : 1))
+#elif defined(RUNG_OPENMP)
 // Put before a for loop over `count` elements of some flops each.
 #    define RUNGI_PARALLEL_FOR(threads, count)                          \
     RUNGI_PRAGMA(omp parallel for schedule(static) num_threads(threads)                            \

@@ -84,7 +84,7 @@ double rungi_optimizer_norm(rung_optimizer *opt, const float *grads, double scal
     rungi_optimizer_plan(opt);
     int team = threads_for(opt, threads);
     (void)team;
-#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+#pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t i = 0; i < opt->block_count; i++) {
         const rungi_optim_block *block = &opt->blocks[i];
         opt->block_sums[i] = opt->sum_squares(grads + block->begin, block->end - block->begin);
@@ -205,7 +205,7 @@ bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grad
         opt->coefs[i] = coef_of(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
     int shares = threads_for(opt, threads);
     atomic_bool finite = true;
-#pragma omp parallel for schedule(static) num_threads(shares) if (shares > 1)
+#pragma omp parallel for schedule(static) num_threads(shares)
     for (int share = 0; share < shares; share++)
         if (!apply_share(opt, params, grads, share, shares))
             atomic_store(&finite, false);
