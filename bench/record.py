@@ -63,7 +63,7 @@ def append(name, result):
            "cores": len(workers.CORES), "round_trip_ns": "" if trip is None else f"{trip:.0f}",
            "round_trip": "" if trip is None else state(trip), "rounds": len(result["ours_values"]),
            "mixed_rounds": rounds.mixed if rounds else 0, "versions": versions(), "unit": result["unit"],
-           "ours": result["ours"], "peer": result["peer"], "other_variants": result["others"],
+           "ours": result["ours"], "peer": result["peer"], "other_variants": result.get("others", ""),
            "ratio": f"{ratio(result):.4g}"}
     for key, values in (("ours", result["ours_values"]), ("peer", result["peer_values"])):
         low, middle, high = quartiles(values)
