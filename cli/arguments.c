@@ -37,6 +37,22 @@ const char *cli_value(const cli_arguments *arguments, const char *name)
     return NULL;
 }
 
+rung_status cli_number(const cli_arguments *arguments, const char *name, int64_t least,
+                       int64_t otherwise, int64_t *out)
+{
+    enum { MOST = 1000000 };
+    const char *value = cli_value(arguments, name);
+    char *end;
+    *out = otherwise;
+    if (!value)
+        return RUNG_OK;
+    *out = strtoll(value, &end, 10);
+    if (end == value || *end || *out < least || *out > MOST)
+        return rung_error_set(RUNG_INVALID, "%s: %s takes a number from %lld on, not '%s'",
+                              arguments->verb->name, name, (long long)least, value);
+    return RUNG_OK;
+}
+
 // "name=value", or "name" without a value, on the heap.
 static rung_status keep(char **list, int *count, const char *name, size_t length, const char *value)
 {

@@ -68,6 +68,11 @@ void cli_arguments_fini(cli_arguments *arguments);
 // last one wins.
 const char *cli_value(const cli_arguments *arguments, const char *name);
 
+// The whole number that the verb's option `name` has, `otherwise` when it was not given.
+// Errors: RUNG_INVALID when it is none, or is below `least`.
+rung_status cli_number(const cli_arguments *arguments, const char *name, int64_t least,
+                       int64_t otherwise, int64_t *out);
+
 // Makes the configuration of a verb: the file `path` (NULL: none), then the overrides. It is not
 // checked yet. The caller owns it.
 rung_status cli_load_config(rung_context *context, const cli_arguments *arguments, const char *path,

@@ -2,6 +2,8 @@
 // rung train --procs: starts the ranks as processes by mpirun, and starts them again from the last
 // checkpoint when one of them dies.
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,21 +37,6 @@ static void fini(command *c)
         free(c->words[i]);
 }
 
-static rung_status number_of(const cli_arguments *arguments, const char *name, long least,
-                             long otherwise, long *out)
-{
-    const char *value = cli_value(arguments, name);
-    char *end;
-    *out = otherwise;
-    if (!value)
-        return RUNG_OK;
-    *out = strtol(value, &end, 10);
-    if (end == value || *end || *out < least || *out > 100000)
-        return rung_error_set(RUNG_INVALID, "train: %s takes a number from %ld on, not '%s'", name,
-                              least, value);
-    return RUNG_OK;
-}
-
 static bool exists(const char *folder, const char *name)
 {
     char path[4200];
@@ -60,11 +47,11 @@ static bool exists(const char *folder, const char *name)
 
 // mpirun and this program with the same arguments; with `resume` from the run's last checkpoint.
 static rung_status build(const cli_arguments *arguments, const char *program, const char *run,
-                         long procs, bool resume, command *c)
+                         int64_t procs, bool resume, command *c)
 {
     const char *launcher = cli_value(arguments, "--launcher");
     char words[4096], number[32], *rest = words;
-    snprintf(number, sizeof number, "%ld", procs);
+    snprintf(number, sizeof number, "%" PRId64, procs);
     snprintf(words, sizeof words, "%s", launcher ? launcher : "mpirun -n {procs}");
     for (char *word; (word = strtok_r(rest, " ", &rest));)
         add(c, strcmp(word, "{procs}") == 0 ? number : word);
@@ -97,12 +84,14 @@ static void prepare_environment(void)
 static volatile sig_atomic_t received;
 static volatile pid_t job;
 
-// The job gets the signal as well: from the terminal, or from here.
+// The job has a process group of its own, so that a terminal's signal reaches it from here alone.
+// The first becomes SIGUSR1, which launchers pass on, so that ranks end with a checkpoint; after a
+// second one the launcher ends them.
 static void on_signal(int number)
 {
-    received = number;
     if (job > 0)
-        kill(job, number);
+        kill(job, received ? SIGTERM : SIGUSR1);
+    received = number;
 }
 
 static void watch_signals(bool on)
@@ -123,6 +112,10 @@ static rung_status run_job(const command *c, int *status_out)
     if (job < 0)
         return rung_error_set(RUNG_IO, "cannot start %s: %s", c->words[0], strerror(errno));
     if (job == 0) {
+        int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (nothing >= 0) // of a terminal its group could not read
+            dup2(nothing, STDIN_FILENO);
+        setpgid(0, 0);
         // When this program is killed, the job must not stay behind.
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() == parent)
@@ -137,17 +130,18 @@ static rung_status run_job(const command *c, int *status_out)
     return RUNG_OK;
 }
 
-// Statuses after which the same would happen again: usage, a gate, divergence, no memory.
+// Statuses after which the same would happen again: usage, a gate, divergence, no memory, no
+// launcher.
 static bool is_final(int status)
 {
     return status == 0 || (status >= 2 && status <= 5) || status == 127;
 }
 
 static rung_status supervise(const cli_arguments *arguments, const char *program, const char *run,
-                             long procs, long restarts, int *status_out)
+                             int64_t procs, int64_t restarts, int *status_out)
 {
     bool resume = cli_value(arguments, "--resume") != NULL;
-    for (long restart = 0;; restart++) {
+    for (int64_t restart = 0;; restart++) {
         command c = {0};
         char *text = NULL;
         rung_status status = build(arguments, program, run, procs, resume, &c);
@@ -162,18 +156,20 @@ static rung_status supervise(const cli_arguments *arguments, const char *program
         if (restart >= restarts)
             return RUNG_OK;
         resume = exists(run, "config.yaml");
-        fprintf(stderr, "rung: the job ended with status %d; restart %ld of %ld %s\n", *status_out,
-                restart + 1, restarts, resume ? "from the last checkpoint" : "from the beginning");
+        fprintf(stderr,
+                "rung: the job ended with status %d; restart %" PRId64 " of %" PRId64 " %s\n",
+                *status_out, restart + 1, restarts,
+                resume ? "from the last checkpoint" : "from the beginning");
     }
 }
 
 rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int *status_out)
 {
     char program[4096];
-    long procs, restarts;
-    rung_status status = number_of(arguments, "--procs", 1, 1, &procs);
+    int64_t procs, restarts;
+    rung_status status = cli_number(arguments, "--procs", 1, 1, &procs);
     if (status == RUNG_OK)
-        status = number_of(arguments, "--max-restarts", 0, 0, &restarts);
+        status = cli_number(arguments, "--max-restarts", 0, 0, &restarts);
     if (status == RUNG_OK)
         status = cli_own_path(program, sizeof program);
     if (status != RUNG_OK)

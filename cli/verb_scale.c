@@ -28,19 +28,6 @@ static rung_status read_devices(const char *text, int *devices, int *count_out)
     return RUNG_OK;
 }
 
-static rung_status read_count(const cli_arguments *arguments, const char *name, int64_t *out)
-{
-    const char *value = cli_value(arguments, name);
-    char *end;
-    *out = 0;
-    if (!value)
-        return RUNG_OK;
-    *out = strtoll(value, &end, 10);
-    if (end == value || *end || *out < 1 || *out > 1000000)
-        return rung_error_set(RUNG_INVALID, "%s takes a number from 1 on, not '%s'", name, value);
-    return RUNG_OK;
-}
-
 static void print_row(const rung_scale_row *r)
 {
     printf("%7d %8" PRId64, r->devices, r->batch);
@@ -90,9 +77,9 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
                             .progress = cli_line_show};
     rung_status status = read_devices(list ? list : "1,2,4", devices, &o.n_devices);
     if (status == RUNG_OK)
-        status = read_count(arguments, "--steps", &o.steps);
+        status = cli_number(arguments, "--steps", 1, 0, &o.steps);
     if (status == RUNG_OK)
-        status = read_count(arguments, "--repeats", &o.repeats);
+        status = cli_number(arguments, "--repeats", 1, 0, &o.repeats);
     if (status == RUNG_OK)
         status = cli_own_path(program, sizeof program);
     if (status == RUNG_OK)

@@ -94,7 +94,7 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     char chosen[4096], *text = NULL;
     const char *run = cli_value(arguments, "--run");
     bool explain = cli_value(arguments, "--explain") != NULL;
-    if (!run && rung_ranks_launched())
+    if (!run && !explain && rung_ranks_launched())
         return rung_error_set(RUNG_INVALID, "--run is missing: processes that were started "
                                             "together need to be told the same folder");
     if (!run) {
@@ -104,13 +104,12 @@ static rung_status train(const cli_arguments *arguments, const rung_config *conf
     rung_status status = cli_context_create(arguments, rung_config_isa(config), &context);
     if (status == RUNG_OK)
         status = rung_trainer_create(context, config, explain ? NULL : run, &trainer);
-    if (status == RUNG_OK && explain && rung_trainer_rank(trainer) > 0)
-        ; // rank 0 prints
-    else if (status == RUNG_OK && explain) {
+    if (status == RUNG_OK && !explain)
+        status = fit(trainer, arguments, run);
+    else if (status == RUNG_OK && rung_trainer_rank(trainer) == 0) {
         status = rung_trainer_explain(trainer, &text);
         status = print_text(status, text);
-    } else if (status == RUNG_OK)
-        status = fit(trainer, arguments, run);
+    }
     rung_trainer_destroy(&trainer);
     rung_context_destroy(&context);
     return status;
@@ -123,9 +122,8 @@ static rung_status start_procs(const cli_arguments *arguments)
     const char *run = cli_value(arguments, "--resume");
     if (rung_ranks_launched())
         return rung_error_set(RUNG_INVALID, "--procs starts processes itself: leave out mpirun");
-    if (!run && !arguments->word_count)
-        return rung_error_set(RUNG_INVALID,
-                              "a configuration is missing: rung train CONFIG, or --resume RUN");
+    if (cli_value(arguments, "--explain"))
+        return rung_error_set(RUNG_INVALID, "--explain starts nothing: leave out --procs");
     if (!run)
         run = cli_value(arguments, "--run");
     if (!run) {
@@ -135,22 +133,34 @@ static rung_status start_procs(const cli_arguments *arguments)
     return cli_train_procs(arguments, run, &cli_exit_status);
 }
 
-static rung_status run(rung_context *context, const cli_arguments *arguments)
+static rung_status check_options(const cli_arguments *arguments)
 {
-    const char *old = cli_value(arguments, "--resume");
-    if (cli_value(arguments, "--procs"))
-        return start_procs(arguments);
+    static const char *const of_procs[] = {"--max-restarts", "--launcher"};
+    bool old = cli_value(arguments, "--resume") != NULL;
+    for (int i = 0; i < 2; i++)
+        if (cli_value(arguments, of_procs[i]) && !cli_value(arguments, "--procs"))
+            return rung_error_set(RUNG_INVALID, "%s needs --procs", of_procs[i]);
     if (old && arguments->word_count)
         return rung_error_set(RUNG_INVALID,
                               "--resume takes the configuration from its run folder: leave out %s",
                               arguments->words[0]);
-    if (old)
-        return resume(context, arguments, old);
-    if (!arguments->word_count)
+    if (!old && !arguments->word_count)
         return rung_error_set(RUNG_INVALID,
                               "a configuration is missing: rung train CONFIG, or --resume RUN");
+    return RUNG_OK;
+}
+
+static rung_status run(rung_context *context, const cli_arguments *arguments)
+{
+    const char *old = cli_value(arguments, "--resume");
+    bool procs = cli_value(arguments, "--procs") != NULL;
     rung_config *config = NULL;
-    rung_status status = cli_load_config(context, arguments, arguments->words[0], &config);
+    rung_status status = check_options(arguments);
+    if (status != RUNG_OK)
+        return status;
+    if (old)
+        return procs ? start_procs(arguments) : resume(context, arguments, old);
+    status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)
         status = rung_config_check(config);
     if (status == RUNG_OK && cli_value(arguments, "--print-config")) {
@@ -158,7 +168,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
         status = rung_config_dump(config, RUNG_CONFIG_SOURCES, &yaml);
         status = print_text(status, yaml);
     } else if (status == RUNG_OK) {
-        status = train(arguments, config);
+        status = procs ? start_procs(arguments) : train(arguments, config);
     }
     rung_config_destroy(&config);
     return status;

@@ -84,17 +84,29 @@ static rung_status make_member(void *arg, rungi_member *member)
     return status;
 }
 
+// The trainers that are not the first member's.
+static rung_status destroy_member(void *arg, rungi_member *member)
+{
+    rung_trainer *t = member->user;
+    (void)arg;
+    if (member->index)
+        rung_trainer_destroy(&t);
+    return RUNG_OK;
+}
+
 static rung_status make_ranks(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rungi_crew *crew;
     RUNG_TRY(rungi_crew_for(context, rungi_config_values(o->config), o->run, &crew));
     rung_status status = rungi_crew_run(crew, make_member, (void *)(uintptr_t)o);
     rung_trainer *first = rungi_crew_member(crew, 0)->user;
-    if (first)
-        first->crew = crew;
-    else
-        rungi_crew_destroy(&crew); // what the others have made is gone with their failure
     *trainer_out = first;
+    if (first) { // which takes the others along
+        first->crew = crew;
+        return status;
+    }
+    rungi_crew_run(crew, destroy_member, NULL);
+    rungi_crew_destroy(&crew);
     return status;
 }
 
@@ -119,15 +131,6 @@ rung_status rung_trainer_create(rung_context *context, const rung_config *config
 {
     RUNG_TRY(rungi_trainer_check_run(run));
     return launch(context, &(origin){.config = config, .run = run}, trainer_out);
-}
-
-static rung_status destroy_member(void *arg, rungi_member *member)
-{
-    rung_trainer *t = member->user;
-    (void)arg;
-    if (member->index)
-        rung_trainer_destroy(&t);
-    return RUNG_OK;
 }
 
 void rung_trainer_destroy(rung_trainer **trainer)
