@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "comm/comm.h"
+#include "ops/element.h"
 
 enum { CHECK_RANKS = 16 };
 
@@ -38,22 +39,7 @@ static inline double check_number(int seed, int rank, int64_t i)
 
 static inline void check_store(rung_dtype dtype, void *data, int64_t i, double value)
 {
-    switch (dtype) {
-    case RUNG_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case RUNG_F64:
-        ((double *)data)[i] = value;
-        break;
-    case RUNG_I64:
-        ((int64_t *)data)[i] = (int64_t)ldexp(value, 55);
-        break;
-    case RUNG_BF16:
-        ((uint16_t *)data)[i] = rung_f32_to_bf16((float)value);
-        break;
-    default:
-        ((uint16_t *)data)[i] = rung_f32_to_f16((float)value);
-    }
+    rungi_set(dtype, data, i, dtype == RUNG_I64 ? ldexp(value, 55) : value);
 }
 
 static inline void check_fill(rung_dtype dtype, void *data, int seed, int rank, int64_t count)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
+#include "ladder/gradient_check.h"
 #include "measure/ceilings.h"
 #include "measure/resident.h"
 #include "rung/ladder.h"
@@ -108,10 +109,7 @@ static void add_checksum(const rungi_session *s, json_t *out)
     XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
     for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
         for (int64_t k = 0; k < s->n_segments; k++)
-            XXH3_128bits_update(state,
-                                (s->whole_state[i] ? s->whole_state[i]
-                                                   : rung_optimizer_state_data(s->optimizer, i)) +
-                                    s->segments[k].begin,
+            XXH3_128bits_update(state, rungi_session_optimizer_state(s, i) + s->segments[k].begin,
                                 (size_t)(s->segments[k].end - s->segments[k].begin) *
                                     sizeof(float));
     XXH128_hash_t sum = XXH3_128bits_digest(state);
@@ -119,80 +117,6 @@ static void add_checksum(const rungi_session *s, json_t *out)
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
              (unsigned long long)sum.low64);
     json_object_set_new(out, "state", json_string(text));
-}
-
-// ---- the gradient against float64 -------------------------------------------------------------
-
-enum { CHECKED_SAMPLES = 8 };
-#define CHECKED_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
-
-// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
-static double largest_error(const rungi_session *s, const rung_plan *truth)
-{
-    double worst = 0;
-    for (int64_t k = 0; k < s->n_segments; k++) {
-        rung_view want;
-        const float *got = s->state->grads + s->segments[k].begin;
-        int64_t count = s->segments[k].end - s->segments[k].begin;
-        double top = 0, error = 0;
-        if (rung_plan_grad(truth, s->segments[k].name, &want) != RUNG_OK)
-            continue;
-        for (int64_t i = 0; i < count; i++) {
-            double value = ((const double *)want.data)[i];
-            top = fmax(top, fabs(value));
-            error = fmax(error, fabs(value - got[i]));
-        }
-        if (top > 0)
-            worst = fmax(worst, error / top);
-    }
-    return worst;
-}
-
-static double forward_flops(const rung_plan *plan)
-{
-    double flops = 0;
-    for (int i = 0; i < plan->n_forward; i++)
-        flops += rungi_query_cost(&plan->steps.data[i].q).flops;
-    return flops;
-}
-
-// Compares the gradient of the first samples, at the weights as they are, with the float64 plan's.
-// NAN when the model is too large for that, or there are several ranks.
-static rung_status gradient_error(rungi_session *s, double *out)
-{
-    rung_batch batch;
-    rungi_feed feeds[RUNG_MAX_FIELDS];
-    rung_plan *truth = NULL;
-    double loss;
-    *out = NAN;
-    if (s->comm)
-        return RUNG_OK;
-    RUNG_TRY(rungi_session_next(s, 0, &batch));
-    int64_t count = batch.count < CHECKED_SAMPLES ? batch.count : CHECKED_SAMPLES;
-    rungi_batch_view view = {.count = count,
-                             .feeds = feeds,
-                             .n_feeds = rungi_session_feeds(s, &batch, feeds),
-                             .seed = (uint64_t)s->c->seed};
-    rung_compile_options o = {.batch = count, .training = true, .gradients = true, .float64 = true};
-    rung_status status = rung_compile(s->graph, s->state, &o, &truth);
-    if (status == RUNG_OK && forward_flops(truth) <= CHECKED_FLOPS) {
-        for (int i = 0; status == RUNG_OK && i < view.n_feeds; i++)
-            status = rung_plan_bind(truth, feeds[i].input, feeds[i].data);
-        rung_plan_set_step(truth, view.seed, 0);
-        if (status == RUNG_OK)
-            status = rung_plan_forward(truth);
-        if (status == RUNG_OK)
-            status = rung_plan_backward(truth);
-        if (status == RUNG_OK)
-            status = rungi_engine_train(s->engine, &view, &loss);
-        if (status == RUNG_OK)
-            *out = largest_error(s, truth);
-    }
-    rung_plan_destroy(&truth);
-    rungi_session_release(s, &batch);
-    if (status != RUNG_OK)
-        return status;
-    return rungi_session_seek(s, 0, 0);
 }
 
 // Workers' time by stage, since the beginning, for each step.
@@ -261,7 +185,7 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
         context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .comm = comm},
         &b->s));
     if (o->gate && o->disturb <= 0)
-        RUNG_TRY(gradient_error(b->s, &b->gradient_error));
+        RUNG_TRY(rungi_gradient_error(b->s, &b->gradient_error));
     // Running statistics moved with that: begin as any run begins.
     if (o->gate)
         RUNG_TRY(rungi_session_begin(b->s));

@@ -15,6 +15,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/json.h"
 
 extern char **environ;
 
@@ -154,5 +155,23 @@ rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *outp
     close(out[0]);
     close(err[0]);
     rungi_string_fini(&errors);
+    return status;
+}
+
+rung_status rungi_child_block(const char *program, const char *config, const char *settings,
+                              const char *arguments, double limit, json_t **out)
+{
+    rungi_command c = {0};
+    rungi_string text = {0};
+    rungi_command_add(&c, "%s", program);
+    rungi_command_add(&c, "block");
+    rungi_command_add(&c, "%s", config);
+    rungi_command_add_words(&c, settings);
+    rungi_command_add_words(&c, arguments);
+    rung_status status = rungi_command_run(&c, limit, &text, NULL);
+    if (status == RUNG_OK)
+        status = rungi_json_parse(rungi_string_text(&text), text.size, "a block", out);
+    rungi_string_fini(&text);
+    rungi_command_fini(&c);
     return status;
 }

@@ -30,4 +30,9 @@ void rungi_command_fini(rungi_command *c);
 // than 0 fails with the child's last line.
 rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *output, int *exit_out);
 
+// Runs `program block config` with settings and arguments (words) to its end, at most `limit`
+// seconds. *out is what it tells; the caller decref's it.
+rung_status rungi_child_block(const char *program, const char *config, const char *settings,
+                              const char *arguments, double limit, json_t **out);
+
 #endif

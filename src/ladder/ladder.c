@@ -36,19 +36,7 @@ double rungi_climb_left(const rungi_climb *k)
 rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *arguments,
                               json_t **out)
 {
-    rungi_command c = {0};
-    rungi_string text = {0};
-    rungi_command_add(&c, "%s", k->o->program);
-    rungi_command_add(&c, "block");
-    rungi_command_add(&c, "%s", k->base_path);
-    rungi_command_add_words(&c, settings);
-    rungi_command_add_words(&c, arguments);
-    rung_status status = rungi_command_run(&c, CHILD_LIMIT, &text, NULL);
-    if (status == RUNG_OK)
-        status = rungi_json_parse(rungi_string_text(&text), text.size, "a block", out);
-    rungi_string_fini(&text);
-    rungi_command_fini(&c);
-    return status;
+    return rungi_child_block(k->o->program, k->base_path, settings, arguments, CHILD_LIMIT, out);
 }
 
 // Adds text to a buffer of `size` bytes, cut where it is full.

@@ -265,12 +265,18 @@ static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *w
         ranks--;
     if (ranks > c->data.batch_size)
         ranks = c->data.batch_size;
+    if (ranks > RUNGI_MAX_RANKS)
+        ranks = RUNGI_MAX_RANKS;
     if (c->train.ranks > 1)
         return say(why, why_size, "the base has it already");
     if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
         return say(why, why_size, "train.strategy is single");
     if (c->plan.autotune)
         return say(why, why_size, "plan.autotune, which was kept, chooses kernels for one rank");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "plan.fuse_optimizer, which was kept, is for one rank");
+    if (workers < 0)
+        return say(why, why_size, "data.num_workers is auto, which is measured with one rank");
     if (c->data.batch_per_device)
         return say(why, why_size, "data.batch_per_device would make the batch another one");
     if (c->exact && (c->data.mixup > 0 || c->data.cutmix > 0))
@@ -312,11 +318,14 @@ static bool ddp_overlap(const rungi_train_config *c, char *setting, size_t size,
 static bool ddp_bucket(const rungi_train_config *c, char *setting, size_t size, char *why,
                        size_t why_size)
 {
+    enum { SMALLER = 25, LEAST_BUCKET = 4096 };
     if (c->train.ranks < 2)
         return say(why, why_size, one_rank);
     if (!c->ddp.overlap)
         return say(why, why_size, "needs ddp.overlap, which was not kept");
-    snprintf(setting, size, "ddp.bucket_size=%" PRId64, c->ddp.bucket_size / 25 + 1023);
+    if (c->ddp.bucket_size < SMALLER * LEAST_BUCKET)
+        return say(why, why_size, "the base has small ones already");
+    snprintf(setting, size, "ddp.bucket_size=%" PRId64, c->ddp.bucket_size / SMALLER);
     return true;
 }
 

@@ -71,25 +71,14 @@ static rung_status read_block(const json_t *o, blocks *b, rung_scale_row *row)
 
 static rung_status run_block(const scale *k, rung_scale_row *row, blocks *b)
 {
-    rungi_command c = {0};
-    rungi_string text = {0};
-    json_t *o = NULL;
-    rungi_command_add(&c, "%s", k->o->program);
-    rungi_command_add(&c, "block");
-    rungi_command_add(&c, "%s", k->config);
-    rungi_command_add(&c, "train.ranks=%d", row->devices);
-    rungi_command_add(&c, "device.threads=%d", k->r->threads);
-    rungi_command_add(&c, "data.batch_size=%" PRId64, row->batch);
-    rungi_command_add(&c, "--warmup=3");
-    rungi_command_add(&c, "--steps=%" PRId64, k->r->steps);
-    rung_status status = rungi_command_run(&c, CHILD_LIMIT, &text, NULL);
-    if (status == RUNG_OK)
-        status = rungi_json_parse(rungi_string_text(&text), text.size, "a block", &o);
-    if (status == RUNG_OK)
-        status = read_block(o, b, row);
+    char settings[128], arguments[64];
+    json_t *o;
+    snprintf(settings, sizeof settings, "train.ranks=%d device.threads=%d data.batch_size=%" PRId64,
+             row->devices, k->r->threads, row->batch);
+    snprintf(arguments, sizeof arguments, "--warmup=3 --steps=%" PRId64, k->r->steps);
+    RUNG_TRY(rungi_child_block(k->o->program, k->config, settings, arguments, CHILD_LIMIT, &o));
+    rung_status status = read_block(o, b, row);
     json_decref(o);
-    rungi_string_fini(&text);
-    rungi_command_fini(&c);
     return status;
 }
 

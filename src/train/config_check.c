@@ -166,6 +166,10 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "plan.autotune",
                                   "cannot be combined with several ranks, which would choose "
                                   "different kernels: switch it off");
+    if (v->plan.fuse_optimizer)
+        return rungi_options_fail(o, "plan.fuse_optimizer",
+                                  "cannot be combined with several ranks, which add their "
+                                  "gradients first: switch it off");
     if (v->data.num_workers < 0)
         return rungi_options_fail(o, "data.num_workers",
                                   "auto is measured with one rank only: give a number");

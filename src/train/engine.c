@@ -269,13 +269,3 @@ bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan
     *instance_out = e->now[index]->instances[index];
     return true;
 }
-
-uint64_t rungi_engine_bytes(const rungi_engine *e)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < RUNGI_MAX_SHARDS; i++) {
-        bytes += e->arenas[i] ? e->arenas[i]->bytes : 0;
-        bytes += i && e->grads[i] ? (uint64_t)e->state->flat_size * sizeof(float) : 0;
-    }
-    return bytes;
-}

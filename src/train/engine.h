@@ -115,7 +115,4 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool 
 // Shards that run at once.
 int rungi_engine_width(const rungi_engine *engine);
 
-// Bytes that the engine holds beside the state: arenas, shard gradients, statistics.
-uint64_t rungi_engine_bytes(const rungi_engine *engine);
-
 #endif

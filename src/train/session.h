@@ -160,6 +160,8 @@ rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
 // apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is
 // not cut.
 rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
+// State number `index` of the optimizer, whole: of all ranks where it has been joined.
+float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
 // Samples in a batch, of all ranks together.

@@ -148,6 +148,12 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather)
     return RUNG_OK;
 }
 
+float *rungi_session_optimizer_state(const rungi_session *s, int index)
+{
+    return s->whole_state[index] ? s->whole_state[index]
+                                 : rung_optimizer_state_data(s->optimizer, index);
+}
+
 void rungi_session_part_optimizer(rungi_session *s, bool keep)
 {
     for (int k = 0; k < RUNG_OPTIMIZER_STATES; k++) {

@@ -53,8 +53,7 @@ rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out)
             const char *name =
                 state_name(out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k));
             RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
-            const float *data =
-                s->whole_state[k] ? s->whole_state[k] : rung_optimizer_state_data(s->optimizer, k);
+            const float *data = rungi_session_optimizer_state(s, k);
             RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape, data + s->segments[i].begin));
         }
     return RUNG_OK;

@@ -184,6 +184,8 @@ typedef enum rungi_metric {
 
 enum { RUNGI_EVERY_EPOCH = 0, RUNGI_NEVER = -1 }; // of the *_every keys
 
+enum { RUNGI_MAX_RANKS = 64 }; // of a process
+
 typedef struct rungi_loop_config {
     int64_t steps; // none: 0
     int64_t epochs;

@@ -58,9 +58,7 @@ rung_status rungi_trainer_check_finite(const rung_trainer *t)
     for (int k = 0; !bad && k < rung_optimizer_state_count(t->s->optimizer); k++)
         for (int64_t i = 0; !bad && i < t->s->n_segments; i++) {
             const rung_segment *g = &t->s->segments[i];
-            const float *whole = t->s->whole_state[k];
-            const float *data =
-                (whole ? whole : rung_optimizer_state_data(t->s->optimizer, k)) + g->begin;
+            const float *data = rungi_session_optimizer_state(t->s, k) + g->begin;
             int64_t element = first_bad(data, g->end - g->begin);
             bad = element >= 0;
             if (bad)

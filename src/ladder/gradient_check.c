@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ladder/gradient_check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/shard.h"
+
+enum { CHECKED_SAMPLES = 8 };
+#define CHECKED_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
+
+// The samples that are looked at: of all ranks, in their order.
+typedef struct sample_set {
+    int64_t count;
+    rungi_shard part; // this rank's, the first ones of its batch
+    int n_feeds;
+    rungi_feed own[RUNG_MAX_FIELDS], all[RUNG_MAX_FIELDS];
+    void *gathered[RUNG_MAX_FIELDS]; // what `all` refers to, with several ranks
+} sample_set;
+
+// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
+static double largest_error(const rungi_session *s, const rung_plan *truth)
+{
+    double worst = 0;
+    for (int64_t k = 0; k < s->n_segments; k++) {
+        rung_view want;
+        const float *got = s->state->grads + s->segments[k].begin;
+        int64_t count = s->segments[k].end - s->segments[k].begin;
+        double top = 0, error = 0;
+        if (rung_plan_grad(truth, s->segments[k].name, &want) != RUNG_OK)
+            continue;
+        for (int64_t i = 0; i < count; i++) {
+            double value = ((const double *)want.data)[i];
+            top = fmax(top, fabs(value));
+            error = fmax(error, fabs(value - got[i]));
+        }
+        if (top > 0)
+            worst = fmax(worst, error / top);
+    }
+    return worst;
+}
+
+static double forward_flops(const rung_plan *plan)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->n_forward; i++)
+        flops += rungi_query_cost(&plan->steps.data[i].q).flops;
+    return flops;
+}
+
+// Bytes of a sample in the field that a feed gives.
+static size_t sample_bytes(const rung_batch *batch, const rungi_feed *feed)
+{
+    for (int i = 0; i < batch->field_count; i++) {
+        const rung_view *field = &batch->fields[i];
+        if (field->data != feed->data)
+            continue;
+        size_t bytes = rung_dtype_size(field->dtype);
+        for (int d = 1; d < field->shape.rank; d++)
+            bytes *= (size_t)field->shape.dim[d];
+        return bytes;
+    }
+    return 0;
+}
+
+static rung_status gather(const rungi_session *s, const rung_batch *batch, sample_set *set)
+{
+    uint64_t offsets[RUNGI_MAX_SHARDS + 1];
+    for (int i = 0; i < set->n_feeds; i++) {
+        set->all[i] = set->own[i];
+        if (!s->comm)
+            continue;
+        uint64_t bytes = (uint64_t)set->part.count * sample_bytes(batch, &set->own[i]);
+        RUNG_TRY(rungi_comm_gather_objects(s->comm, set->own[i].data, bytes, "samples to check",
+                                           &set->gathered[i], offsets));
+        set->all[i].data = set->gathered[i];
+    }
+    return RUNG_OK;
+}
+
+static rung_status take(rungi_session *s, const rung_batch *batch, sample_set *set)
+{
+    int64_t all = batch->global_count;
+    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    *set = (sample_set){.count = all < CHECKED_SAMPLES ? all : CHECKED_SAMPLES};
+    set->part = rungi_shards_of(set->count, shards, s->rank * own, own);
+    set->n_feeds = rungi_session_feeds(s, batch, set->own);
+    return gather(s, batch, set);
+}
+
+// The float64 gradient, and what training's, which the state holds, differs by.
+static rung_status compare(rungi_session *s, const sample_set *set, double *out)
+{
+    rung_plan *truth;
+    rung_compile_options o = {
+        .batch = set->count, .training = true, .gradients = true, .float64 = true};
+    RUNG_TRY(rung_compile(s->graph, s->state, &o, &truth));
+    rung_status status = RUNG_OK;
+    if (forward_flops(truth) <= CHECKED_FLOPS) {
+        for (int i = 0; status == RUNG_OK && i < set->n_feeds; i++)
+            status = rung_plan_bind(truth, set->all[i].input, set->all[i].data);
+        rung_plan_set_step(truth, (uint64_t)s->c->seed, 0);
+        if (status == RUNG_OK)
+            status = rung_plan_forward(truth);
+        if (status == RUNG_OK)
+            status = rung_plan_backward(truth);
+        if (status == RUNG_OK)
+            *out = largest_error(s, truth);
+    }
+    rung_plan_destroy(&truth);
+    return status;
+}
+
+rung_status rungi_gradient_error(rungi_session *s, double *out)
+{
+    rung_batch batch;
+    sample_set set;
+    double loss;
+    *out = NAN;
+    RUNG_TRY(rungi_session_next(s, 0, &batch));
+    rung_status status = take(s, &batch, &set);
+    rungi_batch_view view = {.count = set.part.count,
+                             .global_count = set.count,
+                             .begin = set.part.begin,
+                             .feeds = set.own,
+                             .n_feeds = set.n_feeds,
+                             .seed = (uint64_t)s->c->seed};
+    if (status == RUNG_OK)
+        status = rungi_engine_train(s->engine, &view, &loss);
+    if (s->comm && s->rank == 0)
+        rungi_comm_busy(s->comm, "checking the gradient");
+    if (status == RUNG_OK && s->rank == 0)
+        status = compare(s, &set, out);
+    if (s->comm && s->rank == 0)
+        rungi_comm_busy(s->comm, NULL);
+    for (int i = 0; i < set.n_feeds; i++)
+        free(set.gathered[i]);
+    rungi_session_release(s, &batch);
+    return status == RUNG_OK ? rungi_session_seek(s, 0, 0) : status;
+}
