@@ -150,6 +150,10 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t
         *x = (rungi_shard_plan){
             .training = training, .loss = loss, .count = count, .device = device};
         rung_status status = compile(e, x);
+        const char *name = rung_device_name(e->replicas[device].device);
+        if (status != RUNG_OK && e->devices > 1 &&
+            strncmp(rung_error_last()->message, name, strlen(name)) != 0)
+            rungi_fail_prefix("%s", name);
         if (status == RUNG_OK && !rungi_array_push(&e->entries, x))
             status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a plan");
         if (status != RUNG_OK) {

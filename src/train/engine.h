@@ -113,6 +113,11 @@ bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan *
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
 
+// With it, the plan of the loss that a device computes for all, or for the first shard under exact;
+// NULL: the first shard's plan has its loss.
+rung_status rungi_engine_loss_plan(rungi_engine *engine, bool training, int64_t count,
+                                   const rung_plan **plan_out);
+
 // The training plan of the largest batches so far, or NULL.
 const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 

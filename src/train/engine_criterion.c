@@ -186,6 +186,14 @@ rung_status rungi_criterion_plans(rungi_engine *e, bool training, int64_t count)
     return RUNG_OK;
 }
 
+rung_status rungi_engine_loss_plan(rungi_engine *e, bool training, int64_t count,
+                                   const rung_plan **plan_out)
+{
+    RUNG_TRY(rungi_engine_prepare(e, training, count));
+    *plan_out = e->criterion && e->graph->loss ? e->criterion->now[0]->plan : NULL;
+    return RUNG_OK;
+}
+
 bool rungi_criterion_gradients(const rungi_criterion *c)
 {
     for (int i = 0; i < c->model.n_out; i++)

@@ -152,8 +152,10 @@ rung_status rungi_session_make_devices(rungi_session *s, const rung_device_optio
 rungi_replicas_options rungi_session_replicas(const rungi_session *s);
 // Bytes that training takes of the first one for the others' sake, beside arenas.
 uint64_t rungi_session_replica_bytes(const rungi_session *s);
-// What the banner says of them, and, after training, what each one held and how busy it was.
+// What the banner says of them; what they do in a step, with plans; and, after training, what each
+// one held and how busy it was.
 void rungi_session_replicas_text(const rungi_session *s, rungi_string *out);
+rung_status rungi_session_explain_replicas(const rungi_session *s, rungi_string *out);
 void rungi_session_balance_text(const rungi_session *s, rungi_string *out);
 
 // session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data

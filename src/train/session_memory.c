@@ -36,12 +36,16 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
         return RUNG_OK;
     char beside_text[32], budget_text[32];
     uint64_t budget = (uint64_t)m->budget, beside = beside_arenas(s);
-    RUNG_CHECK(
-        beside < budget, RUNG_NO_MEMORY,
-        "memory.budget: weights, gradients and optimizer take %s, so that nothing is left of "
-        "%s",
-        rungi_text_bytes(beside, beside_text, sizeof beside_text),
-        rungi_text_bytes(budget, budget_text, sizeof budget_text));
+    RUNG_CHECK(beside<budget, RUNG_NO_MEMORY,
+                      "memory.budget: weights, gradients and optimizer take %s%s%s, so that "
+                      "nothing is left of "
+                      "%s",
+                      rungi_text_bytes(beside, beside_text, sizeof beside_text),
+                      rungi_train_devices(s->c)> 1
+                   ? " of "
+                   : "",
+               rungi_train_devices(s->c) > 1 ? rung_device_name(s->device) : "",
+               rungi_text_bytes(budget, budget_text, sizeof budget_text));
     int threads = rung_device_threads(s->device), shards = rungi_session_own_shards(s);
     int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
     o->budget = (budget - beside) / (uint64_t)workers;

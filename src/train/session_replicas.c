@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The devices of train.strategy data_parallel.
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/cores.h"
 #include "base/error.h"
@@ -69,6 +70,52 @@ void rungi_session_replicas_text(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, "norms      each device normalizes by its part; running statistics: %s\n",
                      c->batch_norm == RUNGI_REPLICA_NORM_FIRST ? "those of the first device"
                                                                : "average of all devices");
+}
+
+static rung_status add_plan(const rung_plan *plan, rungi_string *out)
+{
+    char *text;
+    RUNG_TRY(rung_plan_explain(plan, &text));
+    rungi_string_add(out, "%s", text);
+    free(text);
+    return RUNG_OK;
+}
+
+rung_status rungi_session_explain_replicas(const rungi_session *s, rungi_string *out)
+{
+    const rungi_data_parallel_config *c = &s->c->data_parallel;
+    int64_t batch = rungi_session_batch(s);
+    const char *output = rung_device_name(s->devices[c->output_device]);
+    const rung_plan *plan, *loss;
+    RUNG_TRY(rungi_engine_plan(s->engine, true, batch, &plan));
+    RUNG_TRY(rungi_engine_loss_plan(s->engine, true, batch, &loss));
+    rungi_string_add(out, "data_parallel, a step:\n");
+    for (int d = 0; d < rungi_engine_devices(s->engine); d++) {
+        rungi_shard part = rungi_engine_part_of(s->engine, batch, d);
+        rungi_string_add(out, "  %s: ", rung_device_name(s->devices[d]));
+        if (part.count)
+            rungi_string_add(out, "samples %" PRId64 " to %" PRId64 "\n", part.begin,
+                             part.begin + part.count - 1);
+        else
+            rungi_string_add(out, "idle\n");
+    }
+    rungi_string_add(out, "  weights are copied from %s to the others, all run forward\n",
+                     rung_device_name(s->device));
+    if (loss)
+        rungi_string_add(out,
+                         "  outputs are gathered on %s, which computes the loss; their gradients "
+                         "go back\n",
+                         output);
+    rungi_string_add(out,
+                     "  all run backward; gradients are added on %s, which updates the weights\n",
+                     rung_device_name(s->device));
+    rungi_string_add(out, "\nplan of a part of the batch on %s:\n", rung_device_name(s->device));
+    RUNG_TRY(add_plan(plan, out));
+    if (!loss)
+        return RUNG_OK;
+    rungi_string_add(out, "\nplan of the loss on %s%s:\n", output,
+                     s->c->exact ? ", of each shard" : "");
+    return add_plan(loss, out);
 }
 
 void rungi_session_balance_text(const rungi_session *s, rungi_string *out)

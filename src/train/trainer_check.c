@@ -123,8 +123,11 @@ static bool name_bad_layer(const rung_trainer *t, rungi_string *out)
         for (int i = 0; i < plan->n_forward; i++) {
             if (rungi_instance_run(instance, i, i + 1) != RUNG_OK)
                 return false;
-            if (name_bad_output(plan, instance, i, out))
-                return true;
+            if (!name_bad_output(plan, instance, i, out))
+                continue;
+            if (rungi_engine_devices(t->s->engine) > 1)
+                rungi_string_add(out, " on %s", rung_device_name(plan->device));
+            return true;
         }
     return false;
 }

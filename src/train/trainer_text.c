@@ -155,6 +155,14 @@ fail:
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
+    if (rungi_train_devices(t->s->c) > 1) {
+        rungi_string out = {0};
+        rung_status status = rungi_session_explain_replicas(t->s, &out);
+        if (status == RUNG_OK)
+            return give(&out, text_out);
+        rungi_string_fini(&out);
+        return status;
+    }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     return rung_plan_explain(plan, text_out);
 }
