@@ -127,10 +127,22 @@ static inline rung_arena *rungi_engine_arena(const rungi_engine *e, int s)
     return e->arenas[e->criterion ? s : e->worker_of[s]];
 }
 
+int64_t rungi_engine_clock_now(const rungi_engine *e);
+// Marks what a worker's compute is doing: mark 0 forward, 1 backward, 2 the end.
+rung_status rungi_engine_phase(rungi_engine *e, int member, int mark);
+// A worker has been busy since then.
+void rungi_engine_note_busy(rungi_engine *e, int member, int64_t began);
+// From now on the first worker waits for those of other devices.
+void rungi_engine_wait_for_others(rungi_engine *e, int member, rungi_queue queue,
+                                  rungi_category category);
+// Runs fn on all workers, whose first one may begin to wait.
+rung_status rungi_engine_run_team(rungi_engine *e, rungi_team_fn fn);
+
 // engine_outputs.c. Bytes of a sample of a value; room for the outputs of a batch; those of a shard
 // go there, on the output device; are they put together by the call under way at all? Which output
 // has a value.
 size_t rungi_sample_bytes(const rung_graph *graph, int value);
+int rungi_input_of(const rung_graph *graph, const char *name); // its value id; 0: there is none
 int rungi_engine_output_of(const rungi_engine *e, int value);
 rung_status rungi_engine_reserve_outputs(rungi_engine *e);
 rung_status rungi_engine_gather(rungi_engine *e, int member, int s);
@@ -169,10 +181,13 @@ bool rungi_criterion_gradients(const rungi_criterion *c);
 rung_status rungi_criterion_scatter(rungi_engine *e, int member);
 void rungi_criterion_bind(rungi_engine *e);
 void rungi_criterion_count(rungi_engine *e);
-// What a worker does: computes losses and gradients of the outputs, which all have been gathered;
-// lets the shards of its device have these gradients.
-rung_status rungi_criterion_run(rungi_engine *e, int member);
-rung_status rungi_criterion_return(rungi_engine *e, int member);
+// Piece i of a batch, of which a loss is computed.
+static inline rungi_shard rungi_criterion_piece(const rungi_engine *e, int64_t count, int i)
+{
+    return e->options.exact ? rungi_engine_part(e, count, i) : (rungi_shard){0, count};
+}
+// Forward, the loss where it is wanted, and, in training, backward.
+rung_status rungi_criterion_compute(rungi_engine *e, bool loss);
 
 // engine_ranks.c, for several ranks. Before forward: divisors become those of the whole batch.
 rung_status rungi_engine_share_counts(rungi_engine *e);

@@ -15,6 +15,15 @@ size_t rungi_sample_bytes(const rung_graph *graph, int value)
     return bytes;
 }
 
+int rungi_input_of(const rung_graph *graph, const char *name)
+{
+    for (size_t i = 1; i < graph->values.count; i++)
+        if (graph->values.data[i].kind == RUNGI_VALUE_INPUT &&
+            strcmp(graph->values.data[i].name, name) == 0)
+            return (int)i;
+    return 0;
+}
+
 int rungi_engine_output_of(const rungi_engine *e, int value)
 {
     int i = 0;

@@ -7,11 +7,6 @@
 #include "base/error.h"
 #include "train/engine_inside.h"
 
-static int64_t now(const rungi_engine *e)
-{
-    return rungi_now(rung_device_context(e->state->device));
-}
-
 // Is `member` the worker that does what is done once for its device? Not for the first device,
 // whose things are where they belong.
 static bool serves(const rungi_engine *e, int member)
@@ -41,12 +36,12 @@ rung_status rungi_engine_send(rungi_engine *e, int member, int device, void *dst
         memcpy(dst, src, bytes);
         return RUNG_OK;
     }
-    int64_t began = now(e);
+    int64_t began = rungi_engine_clock_now(e);
     rung_stream *stream = e->replicas[own].copies;
     RUNG_TRY(rung_stream_copy(stream, dst, src, bytes));
     RUNG_TRY(rung_stream_sync(stream));
     if (e->training)
-        e->copying[member] += now(e) - began;
+        e->copying[member] += rungi_engine_clock_now(e) - began;
     return RUNG_OK;
 }
 
@@ -57,17 +52,6 @@ rung_status rungi_engine_fetch(rungi_engine *e, int member, void *dst, const voi
 }
 
 // ---- before forward ---------------------------------------------------------------------------
-
-// Of a sample; 0 where the shards do not read it.
-static size_t feed_bytes(const rungi_engine *e, const rungi_feed *feed)
-{
-    for (size_t i = 1; i < e->model->values.count; i++) {
-        const rungi_value *v = &e->model->values.data[i];
-        if (v->kind == RUNGI_VALUE_INPUT && strcmp(v->name, feed->input) == 0)
-            return rungi_sample_bytes(e->model, (int)i);
-    }
-    return 0;
-}
 
 rungi_shard rungi_engine_part_of(const rungi_engine *e, int64_t count, int device)
 {
@@ -96,7 +80,10 @@ static rung_status scatter_member(void *arg, int member)
                e->batch->n_feeds, RUNG_MAX_FIELDS);
     for (int f = 0; f < e->batch->n_feeds; f++) {
         const rungi_feed *feed = &e->batch->feeds[f];
-        uint64_t size = feed_bytes(e, feed), bytes = size * (uint64_t)part.count;
+        int value = rungi_input_of(e->model, feed->input);
+        if (!value)
+            continue; // targets, which the loss reads elsewhere
+        uint64_t size = rungi_sample_bytes(e->model, value), bytes = size * (uint64_t)part.count;
         if (bytes > r->input_bytes[f]) {
             rung_device_free(r->device, r->inputs[f]);
             r->inputs[f] = NULL;
@@ -281,7 +268,7 @@ void rungi_engine_note_update(rungi_engine *e, int64_t nanoseconds)
 
 void rungi_engine_note_step(rungi_engine *e, int64_t began)
 {
-    e->spent += now(e) - began;
+    e->spent += rungi_engine_clock_now(e) - began;
     for (int d = 0; d < e->devices; d++)
         e->replicas[d].samples += part_of(e, d).count;
 }

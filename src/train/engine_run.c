@@ -11,27 +11,18 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 
-static int64_t clock_now(const rungi_engine *e)
+int64_t rungi_engine_clock_now(const rungi_engine *e)
 {
     return rungi_now(rung_device_context(e->state->device));
-}
-
-// The input of that name; 0: the graph has none.
-static int input_of(const rung_graph *g, const char *name)
-{
-    for (size_t i = 1; i < g->values.count; i++)
-        if (g->values.data[i].kind == RUNGI_VALUE_INPUT &&
-            strcmp(g->values.data[i].name, name) == 0)
-            return (int)i;
-    return 0;
 }
 
 static rung_status bind(rungi_engine *e)
 {
     for (int f = 0; f < e->batch->n_feeds; f++) {
         const char *name = e->batch->feeds[f].input;
-        RUNG_CHECK(input_of(e->graph, name), RUNG_NOT_FOUND, "the graph has no input '%s'", name);
-        int value = input_of(e->model, name);
+        RUNG_CHECK(rungi_input_of(e->graph, name), RUNG_NOT_FOUND, "the graph has no input '%s'",
+                   name);
+        int value = rungi_input_of(e->model, name);
         for (int s = 0; s < e->active && value; s++) {
             int tensor = e->now[s]->plan->value_tensor[value];
             size_t size = rungi_sample_bytes(e->model, value);
@@ -94,8 +85,7 @@ static void begin_updates(rungi_engine *e)
     }
 }
 
-// Marks what compute is doing: mark 0 forward, 1 backward, 2 the end.
-static rung_status phase(rungi_engine *e, int member, int mark)
+rung_status rungi_engine_phase(rungi_engine *e, int member, int mark)
 {
     static const rungi_category categories[] = {RUNGI_TIME_FORWARD, RUNGI_TIME_BACKWARD,
                                                 RUNGI_TIME_OTHER};
@@ -134,15 +124,15 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
 {
     rungi_instance *instance = e->now[s]->instances[s];
     const rung_plan *plan = e->now[s]->plan;
-    RUNG_TRY(phase(e, member, 0));
+    RUNG_TRY(rungi_engine_phase(e, member, 0));
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
-        RUNG_TRY(phase(e, member, 1));
+        RUNG_TRY(rungi_engine_phase(e, member, 1));
         RUNG_TRY(overlaps(e) ? rungi_engine_backward_overlapped(e, instance)
                              : rungi_engine_run_steps(e, member, instance, plan->n_forward,
                                                       (int)plan->steps.count));
     }
-    RUNG_TRY(phase(e, member, 2));
+    RUNG_TRY(rungi_engine_phase(e, member, 2));
     if (e->streams[member])
         RUNG_TRY(rung_stream_sync(e->streams[member]));
     if (e->now[s]->loss)
@@ -150,23 +140,21 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     return RUNG_OK;
 }
 
-// A worker has been busy since then.
-static void note_busy(rungi_engine *e, int member, int64_t began)
+void rungi_engine_note_busy(rungi_engine *e, int member, int64_t began)
 {
     if (e->training)
-        e->busy[member] += clock_now(e) - began;
+        e->busy[member] += rungi_engine_clock_now(e) - began;
 }
 
-// From now on the first worker waits for those of other devices.
-static void wait_for_others(rungi_engine *e, int member, rungi_queue queue, rungi_category category)
+void rungi_engine_wait_for_others(rungi_engine *e, int member, rungi_queue queue,
+                                  rungi_category category)
 {
     if (member == 0 && e->devices > 1 && e->options.timeline)
         rungi_timeline_begin(e->options.timeline, queue, e->training ? category : RUNGI_TIME_EVAL,
                              (int64_t)e->batch->step);
 }
 
-// Runs fn on all workers, whose first one may have begun to wait.
-static rung_status run_team(rungi_engine *e, rungi_team_fn fn)
+rung_status rungi_engine_run_team(rungi_engine *e, rungi_team_fn fn)
 {
     rung_status status = rungi_team_run(e->team, fn, e);
     if (e->devices > 1 && e->options.timeline) {
@@ -182,80 +170,13 @@ static rung_status run_member(void *arg, int member)
     for (int s = 0; s < e->active; s++) {
         if (e->worker_of[s] != member)
             continue;
-        int64_t began = clock_now(e);
+        int64_t began = rungi_engine_clock_now(e);
         RUNG_TRY(run_shard(e, member, s));
-        note_busy(e, member, began);
+        rungi_engine_note_busy(e, member, began);
         RUNG_TRY(rungi_engine_gather(e, member, s));
     }
-    wait_for_others(e, member, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE);
+    rungi_engine_wait_for_others(e, member, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE);
     return RUNG_OK;
-}
-
-// ---- with the loss on one device --------------------------------------------------------------
-
-// Forward or backward of one shard.
-static rung_status run_half(rungi_engine *e, int member, int s, bool backward)
-{
-    const rung_plan *plan = e->now[s]->plan;
-    int64_t began = clock_now(e);
-    RUNG_TRY(phase(e, member, backward));
-    RUNG_TRY(rungi_engine_run_steps(e, member, e->now[s]->instances[s],
-                                    backward ? plan->n_forward : 0,
-                                    backward ? (int)plan->steps.count : plan->n_forward));
-    RUNG_TRY(phase(e, member, 2));
-    if (e->streams[member])
-        RUNG_TRY(rung_stream_sync(e->streams[member]));
-    note_busy(e, member, began);
-    return RUNG_OK;
-}
-
-static rung_status forward_member(void *arg, int member)
-{
-    rungi_engine *e = arg;
-    for (int s = 0; s < e->active; s++)
-        if (e->worker_of[s] == member) {
-            RUNG_TRY(run_half(e, member, s, false));
-            RUNG_TRY(rungi_engine_gather(e, member, s));
-        }
-    wait_for_others(e, member, RUNGI_QUEUE_COPY, RUNGI_TIME_COPY);
-    return RUNG_OK;
-}
-
-static rung_status loss_member(void *arg, int member)
-{
-    rungi_engine *e = arg;
-    int64_t began = clock_now(e);
-    RUNG_TRY(rungi_criterion_run(e, member));
-    if (e->criterion->output == &e->replicas[e->worker_device[member]])
-        note_busy(e, member, began);
-    return RUNG_OK;
-}
-
-static rung_status return_member(void *arg, int member)
-{
-    return rungi_criterion_return(arg, member);
-}
-
-static rung_status backward_member(void *arg, int member)
-{
-    rungi_engine *e = arg;
-    for (int s = 0; s < e->active; s++)
-        if (e->worker_of[s] == member)
-            RUNG_TRY(run_half(e, member, s, true));
-    wait_for_others(e, member, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE);
-    return RUNG_OK;
-}
-
-static rung_status compute_cut(rungi_engine *e, bool loss)
-{
-    RUNG_TRY(run_team(e, forward_member));
-    if (!loss)
-        return RUNG_OK;
-    RUNG_TRY(rungi_engine_together(e, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_FORWARD, loss_member));
-    if (!e->training)
-        return RUNG_OK;
-    RUNG_TRY(rungi_engine_together(e, RUNGI_QUEUE_COPY, RUNGI_TIME_COPY, return_member));
-    return run_team(e, backward_member);
 }
 
 static rung_status add_member(void *arg, int member)
@@ -296,7 +217,7 @@ static rung_status compute(rungi_engine *e, bool loss)
     }
     if (!e->team)
         return run_shard(e, 0, 0);
-    return e->criterion ? compute_cut(e, loss) : run_team(e, run_member);
+    return e->criterion ? rungi_criterion_compute(e, loss) : rungi_engine_run_team(e, run_member);
 }
 
 // After backward of all own shards: running statistics, the sum of their gradients.
@@ -348,7 +269,7 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     e->training = training;
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
-    int64_t began = clock_now(e);
+    int64_t began = rungi_engine_clock_now(e);
     if (e->devices > 1)
         RUNG_TRY(before_forward(e));
     RUNG_TRY(rungi_engine_reserve_outputs(e));
@@ -359,7 +280,7 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     if (loss)
         RUNG_TRY(count_batch(e));
     if (e->exchange)
-        e->began = clock_now(e);
+        e->began = rungi_engine_clock_now(e);
     RUNG_TRY(compute(e, loss));
     int count = e->criterion ? e->criterion->count : e->active;
     for (int s = 0; s < count; s++)
