@@ -252,7 +252,6 @@ static void what_cannot_be_is_refused(void **state)
         {"names cpu:1 twice", {"device.list=[cpu:1, cpu:1]", "train.strategy=data_parallel"}},
         {"set it to ddp for several ranks", {TWO, "train.ranks=2"}},
         {"ddp.overlap: is for ranks", {TWO, "ddp.overlap=true"}},
-        {"is for train.strategy data_parallel", {"data_parallel.output_device=1"}},
         {"exact needs average", {TWO, "exact=true", "data_parallel.batch_norm=first"}},
         {"at most train.shards, which is 2",
          {FOUR, "exact=true", "train.shards=2", "device.threads=1"}},

@@ -53,14 +53,15 @@ static bool is_set(const rungi_options *o, const char *key)
            o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
 }
 
-// Refuses a value of section `prefix` ("ddp.") that is not the default.
-static rung_status check_defaults(const rungi_options *o, const char *prefix, const char *why)
+// The first key of section `prefix` ("ddp.") whose value is not the default; NULL: there is none.
+static rung_status find_changed(const rungi_options *o, const char *prefix, const char **key_out)
 {
     rungi_train_config values;
     rungi_options initial = {0};
+    *key_out = NULL;
     rung_status status =
         rungi_options_init(&initial, rungi_train_tables, rungi_train_table_count, &values);
-    for (size_t i = 0; status == RUNG_OK && i < o->count; i++) {
+    for (size_t i = 0; status == RUNG_OK && i < o->count && !*key_out; i++) {
         const char *key = rungi_options_at(o, i)->key;
         rungi_string now = {0}, before = {0};
         if (strncmp(key, prefix, strlen(prefix)) != 0)
@@ -68,7 +69,7 @@ static rung_status check_defaults(const rungi_options *o, const char *prefix, co
         rungi_options_text(o, i, &now);
         rungi_options_text(&initial, i, &before);
         if (strcmp(rungi_string_text(&now), rungi_string_text(&before)) != 0)
-            status = rungi_options_fail(o, key, "%s", why);
+            *key_out = key;
         rungi_string_fini(&now);
         rungi_string_fini(&before);
     }
@@ -120,16 +121,23 @@ rung_status rungi_train_config_check_replicas(const rungi_options *o, const rung
         rungi_options_note(o, context, "device.list",
                            "names %zu devices, of which train.strategy single uses the first",
                            v->device.list.count);
-    if (v->train.strategy != RUNGI_STRATEGY_DATA_PARALLEL)
-        return check_defaults(o, "data_parallel.",
-                              "is for train.strategy data_parallel: set that, or leave it out");
+    const char *changed;
+    if (v->train.strategy != RUNGI_STRATEGY_DATA_PARALLEL) {
+        RUNG_TRY(find_changed(o, "data_parallel.", &changed));
+        if (changed)
+            rungi_options_note(o, context, changed,
+                               "ignored, because train.strategy is not data_parallel");
+        return RUNG_OK;
+    }
     if (v->train.ranks > 1 || rungi_comm_mpi_launched())
         return rungi_options_fail(o, "train.strategy",
                                   "is data_parallel, which is one rank of one process with several "
                                   "devices: set it to ddp for several ranks");
-    RUNG_TRY(check_defaults(o, "ddp.",
-                            "is for ranks: train.strategy data_parallel has one, with several "
-                            "devices"));
+    RUNG_TRY(find_changed(o, "ddp.", &changed));
+    if (changed)
+        return rungi_options_fail(o, changed,
+                                  "is for ranks: train.strategy data_parallel has one, with "
+                                  "several devices");
     RUNG_TRY(check_devices(o, v));
     RUNG_TRY(check_weights(o, v));
     bool whole = is_set(o, "data.batch_size"), part = v->data.batch_per_device > 0;
