@@ -131,11 +131,16 @@ static json_t *loader_ms(const block *b)
     return o;
 }
 
-// What the device held at most; gradients that ranks share are not in its account.
+// What the device held at most, of several the fullest; gradients that ranks share are not in its
+// account.
 static uint64_t device_peak(const rungi_session *s)
 {
-    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
-    return rung_device_memory(s->device).peak_live + shared;
+    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0, most = 0;
+    for (int d = 0; d < rungi_train_devices(s->c); d++) {
+        uint64_t peak = rung_device_memory(s->devices[d]).peak_live;
+        most = peak > most ? peak : most;
+    }
+    return most + shared;
 }
 
 static json_t *report(const block *b)

@@ -78,6 +78,8 @@ static bool fuse_optimizer(const rungi_train_config *c, char *setting, size_t si
 {
     if (c->exact)
         return say(why, why_size, "exact adds the gradients of its shards first");
+    if (rungi_train_devices(c) > 1)
+        return say(why, why_size, "the gradients of several devices are added first");
     if (c->train.max_grad_norm > 0)
         return say(why, why_size, "train.max_grad_norm needs all gradients first");
     if (c->plan.kernels != RUNG_KERNELS_OWN)
@@ -282,6 +284,8 @@ static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *w
         return say(why, why_size, "the base has it already");
     if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
         return say(why, why_size, "train.strategy is single");
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "train.strategy is data_parallel, which has one rank");
     if (c->plan.autotune)
         return say(why, why_size, "plan.autotune, which was kept, chooses kernels for one rank");
     if (c->plan.fuse_optimizer)
@@ -366,6 +370,71 @@ static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size
     return true;
 }
 
+// ---- devices of one process -------------------------------------------------------------------
+
+static bool data_parallel(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "the base has it already");
+    if (c->device.list.count < 2)
+        return say(why, why_size, "device.list names one device");
+    if (c->train.ranks > 1)
+        return say(why, why_size, "there are several ranks: the rung ddp was kept");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "plan.fuse_optimizer, which was kept, is for one device");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    if (c->exact && (int64_t)c->device.list.count > c->train.shards)
+        return say(why, why_size, "there are more devices than train.shards");
+    snprintf(setting, size, "train.strategy=data_parallel data.batch_size=%" PRId64,
+             c->data.batch_size);
+    return true;
+}
+
+static rungi_effect data_parallel_effect(const rungi_train_config *c)
+{
+    bool norm = strcmp(c->model.name, "resnet18") == 0;
+    return c->exact ? RUNGI_EXACT : norm ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
+static bool data_parallel_kept(const rungi_train_config *c, char *why, size_t why_size)
+{
+    return rungi_train_devices(c) > 1 ||
+           say(why, why_size, "devices share no batches: the rung data_parallel was not kept");
+}
+
+static bool dp_output_device(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "data_parallel.parallel_criterion gathers no outputs");
+    if (c->data_parallel.output_device)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data_parallel.output_device=1");
+    return true;
+}
+
+static bool dp_parallel_criterion(const rungi_train_config *c, char *setting, size_t size,
+                                  char *why, size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "the base has it already");
+    // Outputs of validation are gathered all the same.
+    snprintf(setting, size, "%sdata_parallel.parallel_criterion=true",
+             c->data_parallel.output_device ? "data_parallel.output_device=0 " : "");
+    return true;
+}
+
+static rungi_effect dp_parallel_criterion_effect(const rungi_train_config *c)
+{
+    return c->exact ? RUNGI_EXACT : RUNGI_NUMERIC;
+}
+
 const rungi_rung rungi_rungs[] = {
     {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
      .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
@@ -402,6 +471,12 @@ const rungi_rung rungi_rungs[] = {
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
     {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
+    {"data_parallel", "all devices of device.list, each with a part of the batch", RUNGI_NUMERIC,
+     data_parallel, .effect_in = data_parallel_effect,
+     .not_kept = "not kept: batch normalization would see a device's part of the batch"},
+    {"dp_output_device", "outputs and loss on the second device", RUNGI_EXACT, dp_output_device},
+    {"dp_parallel_criterion", "the loss on each device instead of a gather", RUNGI_NUMERIC,
+     dp_parallel_criterion, .effect_in = dp_parallel_criterion_effect},
     {0},
 };
 

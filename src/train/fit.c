@@ -91,8 +91,7 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_wa
 rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
                                     bool fuse, rung_fit_row *row, rung_plan **plan_out)
 {
-    int ranks = s->ranks > 1 ? s->ranks : 1;
-    int total = s->c->exact ? (int)s->c->train.shards : ranks, shards = total / ranks;
+    int total = rungi_session_shards(s), shards = rungi_session_own_shards(s);
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
     int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
@@ -267,6 +266,8 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
     const rungi_train_config *c = f->s->c;
     RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
                "fit looks at one rank: give train.strategy=single and a rank's batch");
+    RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
+               "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
     fit->batch = rungi_session_batch(f->s);

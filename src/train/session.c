@@ -37,12 +37,15 @@ static rung_status make_device(rungi_session *s)
         if (!threads)
             threads = cores > sharing(s) ? cores / sharing(s) : 1;
     }
+    rung_device_options o = {
+        .threads = threads, .huge_pages = c->memory.huge_pages, .op_rate = c->device.op_rate};
+    if (rungi_train_devices(c) > 1)
+        return rungi_session_make_devices(s, &o);
     bool named = !s->comm || c->device.list.count > 1;
-    return rung_device_create(s->context, named ? c->device.list.data[rank] : own,
-                              &(rung_device_options){.threads = threads,
-                                                     .huge_pages = c->memory.huge_pages,
-                                                     .op_rate = c->device.op_rate},
-                              &s->device);
+    RUNG_TRY(
+        rung_device_create(s->context, named ? c->device.list.data[rank] : own, &o, &s->device));
+    s->devices[0] = s->device;
+    return RUNG_OK;
 }
 
 static rung_status build_graph(rungi_session *s, const rung_shape *image)
@@ -108,7 +111,8 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .exchange = {.comm = s->comm,
                                            .overlap = c->ddp.overlap,
                                            .bucket_bytes = c->ddp.bucket_size,
-                                           .compress = c->ddp.compress}};
+                                           .compress = c->ddp.compress},
+                              .replicas = rungi_session_replicas(s)};
     RUNG_TRY(rungi_session_memory_options(s, &o));
     return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
@@ -254,7 +258,9 @@ void rungi_session_destroy(rungi_session **session)
     rungi_timeline_destroy(&s->timeline);
     rung_state_destroy(&s->state);
     rung_graph_destroy(&s->graph);
-    rung_device_destroy(&s->device);
+    s->device = NULL;
+    for (int d = 0; d < RUNGI_MAX_DEVICES; d++)
+        rung_device_destroy(&s->devices[d]);
     for (int64_t i = 0; s->class_names && i < s->classes; i++)
         free(s->class_names[i]);
     free(s->class_names);

@@ -36,6 +36,7 @@ typedef struct rungi_session {
     const rungi_train_config *c;
 
     rung_device *device;
+    rung_device *devices[RUNGI_MAX_DEVICES]; // of data_parallel: [0] is `device`; else that alone
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
@@ -145,6 +146,18 @@ enum { RUNGI_SESSION_TRANSFORMS = 16 };
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out);
 
+// session_replicas.c: makes the devices of data_parallel, which divide the threads; says what the
+// engine does with them.
+rung_status rungi_session_make_devices(rungi_session *s, const rung_device_options *options);
+rungi_replicas_options rungi_session_replicas(const rungi_session *s);
+// Bytes that training takes of the first one for the others' sake, beside arenas.
+uint64_t rungi_session_replica_bytes(const rungi_session *s);
+// What the banner says of them; what they do in a step, with plans; and, after training, what each
+// one held and how busy it was.
+void rungi_session_replicas_text(const rungi_session *s, rungi_string *out);
+rung_status rungi_session_explain_replicas(const rungi_session *s, rungi_string *out);
+void rungi_session_balance_text(const rungi_session *s, rungi_string *out);
+
 // session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
@@ -164,11 +177,24 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
 float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
-// Samples in a batch, of all ranks together.
+// Samples in a batch, of all ranks and devices together.
 static inline int64_t rungi_session_batch(const rungi_session *s)
 {
     int64_t part = s->c->data.batch_per_device;
-    return part ? part * s->ranks : s->c->data.batch_size;
+    return part ? part * s->ranks * rungi_train_devices(s->c) : s->c->data.batch_size;
+}
+
+// Shards that a batch is cut into, and those of them that are on this rank's (first) device.
+static inline int rungi_session_shards(const rungi_session *s)
+{
+    return s->c->exact ? (int)s->c->train.shards
+                       : (s->ranks > 1 ? s->ranks : rungi_train_devices(s->c));
+}
+
+static inline int rungi_session_own_shards(const rungi_session *s)
+{
+    int parts = s->ranks > 1 ? s->ranks : rungi_train_devices(s->c);
+    return (rungi_session_shards(s) + parts - 1) / parts;
 }
 
 // Classes that the network tells apart: the width of its logits.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/source.h"
@@ -120,7 +121,9 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
                                         int64_t step, rung_optimizer_report *report_out)
 {
     rung_state *state = s->state;
+    int64_t began = rungi_now(s->context);
     RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    rungi_engine_note_update(s->engine, rungi_now(s->context) - began);
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);

@@ -175,6 +175,7 @@ typedef enum rungi_strategy {
     RUNGI_STRATEGY_AUTO, // ddp with several ranks, else single
     RUNGI_STRATEGY_SINGLE,
     RUNGI_STRATEGY_DDP,
+    RUNGI_STRATEGY_DATA_PARALLEL,
 } rungi_strategy;
 
 // What validation measures.
@@ -213,6 +214,20 @@ typedef struct rungi_ddp_config {
     int64_t link_delay;  // nanoseconds
     double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
+
+typedef enum rungi_replica_norm {
+    RUNGI_REPLICA_NORM_AVERAGE,
+    RUNGI_REPLICA_NORM_FIRST,
+} rungi_replica_norm;
+
+enum { RUNGI_MAX_DEVICES = 64 }; // of data_parallel
+
+typedef struct rungi_data_parallel_config {
+    int64_t output_device; // index in device.list
+    bool parallel_criterion;
+    rungi_reals device_weights; // one a device, or none
+    rungi_replica_norm batch_norm;
+} rungi_data_parallel_config;
 
 typedef struct rungi_checkpoint_config {
     int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
@@ -258,6 +273,7 @@ typedef struct rungi_train_config {
     rungi_schedule_config schedule;
     rungi_loop_config train;
     rungi_ddp_config ddp;
+    rungi_data_parallel_config data_parallel;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;
     rungi_memory_config memory;
@@ -277,6 +293,18 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
 rung_status rungi_train_config_check_ranks(const rungi_options *options,
                                            const rungi_train_config *values, int64_t ranks,
                                            int64_t local);
+
+// Checks what train.strategy data_parallel needs, and that its keys are left alone without it.
+rung_status rungi_train_config_check_replicas(const rungi_options *options,
+                                              const rungi_train_config *values,
+                                              rung_context *context);
+
+// Devices that share each batch within a rank: those of data_parallel, else one.
+static inline int rungi_train_devices(const rungi_train_config *values)
+{
+    return values->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL ? (int)values->device.list.count
+                                                                  : 1;
+}
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);

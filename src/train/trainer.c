@@ -265,9 +265,10 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
                   "the instruction set is %s now, the run was begun with %s: rounding will differ",
                   own_isa, isa);
     if (!exact)
-        RUNG_TRY(note_number(t, state, where, "ranks", s->ranks,
-                             "the number of ranks (which rounding, and the statistics of batch "
-                             "normalization, depend on without exact)"));
+        RUNG_TRY(note_number(
+            t, state, where, "ranks", s->ranks * rungi_train_devices(s->c),
+            "the number of ranks or devices (which rounding, and the statistics of batch "
+            "normalization, depend on without exact)"));
     if (!exact)
         RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
                              "the number of threads (which rounding depends on without exact)"));

@@ -359,6 +359,11 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     e.peak_live = memory.peak_live;
     e.peak_reserved = memory.peak_reserved;
     e.peak_resident = rungi_peak_resident();
+    rungi_string devices = {0};
+    if (rungi_engine_devices(t->s->engine) > 1) {
+        rungi_session_balance_text(t->s, &devices);
+        e.devices = rungi_string_text(&devices);
+    }
     if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)
@@ -366,6 +371,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     else if (t->at.stopped_early)
         e.note = "early stopping";
     rung_status sent = rungi_event_send(t, &e);
+    rungi_string_fini(&devices);
     if (status == RUNG_OK)
         return sent;
     return status == RUNG_CANCELLED && t->stopped ? status : rungi_fail_adopt(&error);

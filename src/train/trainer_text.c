@@ -45,13 +45,22 @@ static void add_batch(const rungi_session *s, rungi_string *out)
 {
     int64_t batch = rungi_session_batch(s);
     int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
-    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
-                     s->ranks == 1 ? "device" : "ranks", most);
+    for (int d = 0; d < devices && devices > 1; d++) {
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
+        most = d == 0 || count > most ? count : most;
+        least = d == 0 || count < least ? count : least;
+    }
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
+                     s->ranks > 1  ? "ranks"
+                     : devices > 1 ? "devices"
+                                   : "device",
+                     most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+    rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
 static void add_ranks(const rungi_session *s, rungi_string *out)
@@ -116,10 +125,12 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    if (rungi_train_devices(c) > 1)
+        rungi_session_replicas_text(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
-                     s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
-                     threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
-                     on_off(c->memory.huge_pages));
+                     s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
+                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
+                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
@@ -144,6 +155,14 @@ fail:
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
+    if (rungi_train_devices(t->s->c) > 1) {
+        rungi_string out = {0};
+        rung_status status = rungi_session_explain_replicas(t->s, &out);
+        if (status == RUNG_OK)
+            return give(&out, text_out);
+        rungi_string_fini(&out);
+        return status;
+    }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     return rung_plan_explain(plan, text_out);
 }
