@@ -134,7 +134,8 @@ static json_t *loader_ms(const block *b)
 // What the device held at most; gradients that ranks share are not in its account.
 static uint64_t device_peak(const rungi_session *s)
 {
-    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
+    bool shares = s->comm && !s->stages;
+    uint64_t shared = shares ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
     return rung_device_memory(s->device).peak_live + shared;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call of the engine: a batch through all its shards.
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -280,6 +280,13 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     e->count = batch->count;
     e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
+    if (e->pipeline) {
+        RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
+        RUNG_TRY(rungi_pipeline_run(e->pipeline, loss, &sum));
+        if (loss_out)
+            *loss_out = sum;
+        return RUNG_OK;
+    }
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     RUNG_TRY(bind(e));
@@ -315,6 +322,8 @@ rung_status rungi_engine_eval(rungi_engine *e, const rungi_batch_view *batch, do
 rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *view_out)
 {
     rung_view view;
+    if (e->pipeline)
+        return rungi_pipeline_output(e->pipeline, name, view_out);
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank had no sample of the batch");
     RUNG_TRY(rung_plan_output(e->now[0]->plan, name, &view));
     for (size_t i = 0; e->team && i < e->graph->outputs.count; i++) {

@@ -15,6 +15,7 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(schedule),
     TABLE(train),
     TABLE(ddp),
+    {rungi_pipeline_options_table, offsetof(rungi_train_config, pipeline), NULL},
     TABLE(checkpoint),
     TABLE(plan),
     TABLE(memory),
