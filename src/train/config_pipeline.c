@@ -22,9 +22,6 @@ int64_t rungi_config_micro_batches(const rungi_train_config *v, int64_t ranks, i
     return micro < batch ? micro : batch;
 }
 
-// The default of ddp.bucket_size; another value is the user's wish.
-#define DEFAULT_BUCKET (25 << 20)
-
 // Keys that would have no effect are refused.
 static rung_status check_others(const rungi_options *o, const rungi_train_config *v)
 {
@@ -38,7 +35,7 @@ static rung_status check_others(const rungi_options *o, const rungi_train_config
     } of_replicas[] = {{"ddp.overlap", v->ddp.overlap},
                        {"ddp.shard_optimizer", v->ddp.shard_optimizer},
                        {"ddp.compress", v->ddp.compress != RUNG_F32},
-                       {"ddp.bucket_size", v->ddp.bucket_size != DEFAULT_BUCKET}};
+                       {"ddp.bucket_size", v->ddp.bucket_size != RUNGI_DDP_BUCKET}};
     for (size_t i = 0; i < sizeof of_replicas / sizeof *of_replicas; i++)
         if (of_replicas[i].on)
             return rungi_options_fail(o, of_replicas[i].key,

@@ -44,14 +44,16 @@ rung_status rungi_session_share_batch(rungi_session *s, rung_batch *batch);
 rung_status rungi_session_update_stages(rungi_session *s, const rung_optimizer_update *update,
                                         rung_optimizer_report *report_out);
 
-// Brings parameters, buffers, optimizer state and its step counts to rank 0; and lets them go.
-// Collective.
-rung_status rungi_session_join_stages(rungi_session *s);
+// Brings parameters, buffers, optimizer state and its step counts to rank 0, with `gradients` these
+// too; and lets them go. Collective.
+rung_status rungi_session_join_stages(rungi_session *s, bool gradients);
 void rungi_session_part_stages(rungi_session *s);
 // On rank 0 between the two: the tensors of all stages, for a checkpoint, in the order of one
 // device; and the steps of the optimizer on each parameter, added to `steps` (a JSON object).
 rung_status rungi_session_stages_model(const rungi_session *s, rungi_sources *out);
 rung_status rungi_session_stages_optimizer(const rungi_session *s, rungi_sources *out);
+// A parameter or buffer, with its gradient where that was joined; false: there is none.
+bool rungi_session_stages_find(const rungi_session *s, const char *name, rung_state_entry *out);
 void rungi_session_stages_steps(const rungi_session *s, json_t *steps);
 
 // Adds a table of the stages: layers, share of the time, bytes.

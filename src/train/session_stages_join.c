@@ -9,7 +9,7 @@
 typedef struct rungi_stage_tensors {
     rungi_part part;
     rung_state *state; // of other ranks: a table whose values lie in `params` and `buffers`
-    float *params;
+    float *params, *grads;
     char *buffers;
     float *optimizer[RUNG_OPTIMIZER_STATES];
     int64_t *steps; // of the optimizer, by parameter in the order of the flat buffer
@@ -25,7 +25,7 @@ static rung_status own_steps(const rungi_session *s, int64_t **steps_out)
     return RUNG_OK;
 }
 
-static rung_status give(rungi_session *s)
+static rung_status give(rungi_session *s, bool gradients)
 {
     const rung_state *state = s->state;
     uint64_t flat = (uint64_t)state->flat_size * sizeof(float);
@@ -40,7 +40,9 @@ static rung_status give(rungi_session *s)
     rung_status status = rungi_comm_send(s->comm, steps, (uint64_t)s->n_segments * sizeof *steps, 0,
                                          "optimizer steps of a stage");
     free(steps);
-    return status;
+    RUNG_TRY(status);
+    return gradients ? rungi_comm_send(s->comm, state->grads, flat, 0, "gradients of a stage")
+                     : RUNG_OK;
 }
 
 static rung_status receive(rungi_session *s, uint64_t bytes, int from, const char *what,
@@ -51,7 +53,7 @@ static rung_status receive(rungi_session *s, uint64_t bytes, int from, const cha
     return rungi_comm_receive(s->comm, *data_out, bytes, from, what);
 }
 
-static rung_status take(rungi_session *s, int rank, rungi_stage_tensors *t)
+static rung_status take(rungi_session *s, int rank, bool gradients, rungi_stage_tensors *t)
 {
     const rungi_stage_info *info = &s->stages->info[rank];
     RUNG_TRY(rungi_part_create(s->stages->whole, info->begin, info->end, &t->part));
@@ -64,15 +66,18 @@ static rung_status take(rungi_session *s, int rank, rungi_stage_tensors *t)
         RUNG_TRY(receive(s, flat, rank, "optimizer state of a stage", (void **)&t->optimizer[k]));
     RUNG_TRY(receive(s, (uint64_t)t->state->n_params * sizeof *t->steps, rank,
                      "optimizer steps of a stage", (void **)&t->steps));
+    if (gradients)
+        RUNG_TRY(receive(s, flat, rank, "gradients of a stage", (void **)&t->grads));
+    t->state->grads = t->grads;
     t->state->params = t->params;
     t->state->buffers = t->buffers;
     return RUNG_OK;
 }
 
-rung_status rungi_session_join_stages(rungi_session *s)
+rung_status rungi_session_join_stages(rungi_session *s, bool gradients)
 {
     if (s->rank)
-        return give(s);
+        return give(s, gradients);
     rungi_stage_tensors *all = calloc((size_t)s->ranks, sizeof *all);
     RUNG_CHECK(all, RUNG_NO_MEMORY, "no memory for a checkpoint");
     s->stages->tensors = all;
@@ -81,7 +86,7 @@ rung_status rungi_session_join_stages(rungi_session *s)
         all[0].optimizer[k] = rung_optimizer_state_data(s->optimizer, k);
     RUNG_TRY(own_steps(s, &all[0].steps));
     for (int r = 1; r < s->ranks; r++)
-        RUNG_TRY(take(s, r, &all[r]));
+        RUNG_TRY(take(s, r, gradients, &all[r]));
     return RUNG_OK;
 }
 
@@ -100,6 +105,7 @@ void rungi_session_part_stages(rungi_session *s)
         rung_state_destroy(&t->state);
         rungi_part_fini(&t->part);
         free(t->params);
+        free(t->grads);
         free(t->buffers);
         for (int k = 0; k < RUNG_OPTIMIZER_STATES; k++)
             free(t->optimizer[k]);
@@ -108,18 +114,24 @@ void rungi_session_part_stages(rungi_session *s)
     s->stages->tensors = NULL;
 }
 
+bool rungi_session_stages_find(const rungi_session *s, const char *name, rung_state_entry *out)
+{
+    for (int r = 0; r < s->ranks; r++)
+        if (rung_state_find(s->stages->tensors[r].state, name, out))
+            return true;
+    return false;
+}
+
 rung_status rungi_session_stages_model(const rungi_session *s, rungi_sources *out)
 {
     const rung_graph *g = s->stages->whole;
     for (size_t i = 1; i < g->values.count; i++) {
         const rungi_value *v = &g->values.data[i];
         rung_state_entry e;
-        int r = 0;
         if (v->kind != RUNGI_VALUE_PARAM && v->kind != RUNGI_VALUE_BUFFER)
             continue;
-        while (r < s->ranks && !rung_state_find(s->stages->tensors[r].state, v->name, &e))
-            r++;
-        RUNG_CHECK(r < s->ranks, RUNG_INTERNAL, "no stage has %s", v->name);
+        RUNG_CHECK(rungi_session_stages_find(s, v->name, &e), RUNG_INTERNAL, "no stage has %s",
+                   v->name);
         RUNG_TRY(rungi_sources_add(out, e.name, e.dtype, &e.shape, e.data));
     }
     return RUNG_OK;

@@ -215,6 +215,8 @@ typedef struct rungi_ddp_config {
     double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
 
+enum { RUNGI_DDP_BUCKET = 25 << 20 }; // the default of ddp.bucket_size
+
 typedef struct rungi_pipeline_config {
     rungi_pipeline_schedule schedule;
     int64_t micro_batches;    // auto: 0

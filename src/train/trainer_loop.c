@@ -72,7 +72,7 @@ static rung_status save(rung_trainer *t, bool best, bool last)
     if (!t->run || (!t->checkpoints && !cut) || t->saved_step == t->at.step)
         return RUNG_OK;
     rung_status status =
-        s->stages ? rungi_session_join_stages(s) : rungi_session_join_optimizer(s, true);
+        s->stages ? rungi_session_join_stages(s, false) : rungi_session_join_optimizer(s, true);
     if (status == RUNG_OK && t->checkpoints) {
         if (s->comm)
             rungi_comm_busy(s->comm, "saving a checkpoint");
