@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/text.h"
 #include "rung/ladder.h"
 
 static bool say(char *why, size_t size, const char *reason)
@@ -435,6 +436,88 @@ static rungi_effect dp_parallel_criterion_effect(const rungi_train_config *c)
     return c->exact ? RUNGI_EXACT : RUNGI_NUMERIC;
 }
 
+// ---- stages -----------------------------------------------------------------------------------
+
+// Adds what is to be switched off with it: keys of replicas.
+static void without_replicas(const rungi_train_config *c, rungi_string *out)
+{
+    if (c->ddp.overlap)
+        rungi_string_add(out, " ddp.overlap=false");
+    if (c->ddp.shard_optimizer)
+        rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.compress != RUNG_F32)
+        rungi_string_add(out, " ddp.compress=none");
+    if (c->ddp.bucket_size != RUNGI_DDP_BUCKET)
+        rungi_string_add(out, " ddp.bucket_size=%d", RUNGI_DDP_BUCKET);
+    if (c->data.num_workers > 0) // one rank reads for all
+        rungi_string_add(out, " data.num_workers=%" PRId64, c->data.num_workers * c->train.ranks);
+}
+
+static bool pipeline(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
+        return say(why, why_size, "the base has it already");
+    if (c->exact)
+        return say(why, why_size, "exact cuts batches into shards; stages take them whole");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    rungi_string text = {0};
+    rungi_string_add(&text, "train.strategy=pipeline");
+    without_replicas(c, &text);
+    bool fits = !text.failed && text.size < size;
+    snprintf(setting, size, "%s", rungi_string_text(&text));
+    rungi_string_fini(&text);
+    return fits || say(why, why_size, "too many keys would change");
+}
+
+// Replicas normalize, and mix, a part of the batch each, stages the whole of it.
+static rungi_effect pipeline_effect(const rungi_train_config *c)
+{
+    return ddp_effect(c) == RUNGI_SEMANTIC ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
+// Micro-batches are normalized each by itself; that of one schedule are those of the other.
+static rungi_effect micro_effect(const rungi_train_config *c)
+{
+    bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
+    if (stages && c->pipeline.schedule != RUNGI_PIPELINE_NONE)
+        return RUNGI_EXACT;
+    return strcmp(c->model.name, "resnet18") == 0 ? RUNGI_SEMANTIC
+           : stages                               ? RUNGI_NUMERIC
+                                                  : pipeline_effect(c);
+}
+
+// With the stages themselves, where there are none yet: without micro-batches these rarely pay.
+static bool schedule(const rungi_train_config *c, rungi_pipeline_schedule wanted, char *setting,
+                     size_t size, char *why, size_t why_size)
+{
+    bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
+    if (stages && c->pipeline.schedule == wanted)
+        return say(why, why_size, "the base has it already");
+    setting[0] = '\0';
+    if (!stages && !pipeline(c, setting, size, why, why_size))
+        return false;
+    size_t used = strlen(setting);
+    snprintf(setting + used, size - used, "%spipeline.schedule=%s", used ? " " : "",
+             rungi_pipeline_schedule_name(wanted));
+    return true;
+}
+
+static bool pipeline_gpipe(const rungi_train_config *c, char *setting, size_t size, char *why,
+                           size_t why_size)
+{
+    return schedule(c, RUNGI_PIPELINE_GPIPE, setting, size, why, why_size);
+}
+
+static bool pipeline_1f1b(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    return schedule(c, RUNGI_PIPELINE_1F1B, setting, size, why, why_size);
+}
+
 const rungi_rung rungi_rungs[] = {
     {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
      .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
@@ -477,6 +560,15 @@ const rungi_rung rungi_rungs[] = {
     {"dp_output_device", "outputs and loss on the second device", RUNGI_EXACT, dp_output_device},
     {"dp_parallel_criterion", "the loss on each device instead of a gather", RUNGI_NUMERIC,
      dp_parallel_criterion, .effect_in = dp_parallel_criterion_effect},
+    {"pipeline", "each rank has some of the layers, one works at a time", RUNGI_NUMERIC, pipeline,
+     .effect_in = pipeline_effect,
+     .not_kept = "not kept: batch normalization, or mixing, would see the whole batch"},
+    {"pipeline_gpipe", "micro-batches through the stages, forward and then backward", RUNGI_NUMERIC,
+     pipeline_gpipe, .effect_in = micro_effect,
+     .not_kept = "not kept: batch normalization would see a micro-batch"},
+    {"pipeline_1f1b", "micro-batches in turn forward and backward: fewer are held", RUNGI_NUMERIC,
+     pipeline_1f1b, .effect_in = micro_effect,
+     .not_kept = "not kept: batch normalization would see a micro-batch"},
     {0},
 };
 

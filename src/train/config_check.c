@@ -143,6 +143,7 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
                                            int64_t ranks, int64_t local)
 {
     size_t devices = v->device.list.count;
+    RUNG_TRY(rungi_train_config_check_pipeline(o, v, ranks));
     if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
         return rungi_options_fail(o, "train.strategy",
                                   "is single, but there are %" PRId64 " ranks: set it to ddp",
@@ -231,6 +232,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
                            "ignored, because train.max_grad_norm needs all gradients first");
     RUNG_TRY(rungi_train_config_check_replicas(options, v, context));
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    rungi_train_config_note_pipeline(options, v, context);
     if (v->exact && v->ddp.compress != RUNG_F32)
         return rungi_options_fail(options, "ddp.compress",
                                   "cannot be combined with exact, whose result does not depend on "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,6 +27,8 @@ static rung_status make(rungi_engine *e)
         if (e->graph->nodes.data[i].op->normalizer)
             RUNG_CHECK(rungi_array_push(&e->divided, (int)i), RUNG_NO_MEMORY,
                        "no memory for an engine");
+    if (e->options.pipeline.comm)
+        RUNG_TRY(rungi_pipeline_create(e, &e->options.pipeline, &e->pipeline));
     return RUNG_OK;
 }
 
@@ -55,6 +57,7 @@ void rungi_engine_destroy(rungi_engine **engine)
         return;
     rungi_engine *e = *engine;
     rungi_team_destroy(&e->team);
+    rungi_pipeline_destroy(&e->pipeline);
     for (size_t i = 0; i < e->entries.count; i++) {
         rungi_shard_plan *x = e->entries.data[i];
         for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
@@ -90,8 +93,8 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .gradients = training,
                                   .threads = e->threads,
                                   .fuse = e->options.fuse,
-                                  .fuse_optimizer =
-                                      e->options.fuse_optimizer && !e->team && !e->exchange,
+                                  .fuse_optimizer = e->options.fuse_optimizer && !e->team &&
+                                                    !e->exchange && !e->pipeline,
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
@@ -105,7 +108,12 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return e->replicas[0].workers;
+    return e->pipeline ? e->pipeline->slots : e->replicas[0].workers;
+}
+
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
+{
+    return e->pipeline && e->pipeline->times.steps ? &e->pipeline->times : NULL;
 }
 
 static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
@@ -185,12 +193,15 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
 
 rung_status rungi_engine_prepare(rungi_engine *e, bool training, int64_t count)
 {
-    return rungi_engine_plans(e, training, e->graph->loss != 0, count);
+    return e->pipeline ? rungi_pipeline_prepare(e->pipeline, training, true, count)
+                       : rungi_engine_plans(e, training, e->graph->loss != 0, count);
 }
 
 rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
                               const rung_plan **plan_out)
 {
+    if (e->pipeline)
+        return rungi_pipeline_plan(e->pipeline, training, count, plan_out);
     RUNG_TRY(rungi_engine_prepare(e, training, count));
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank has no part of a batch of %" PRId64, count);
     *plan_out = e->now[0]->plan;
@@ -219,6 +230,8 @@ const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 
 const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 {
+    if (e->pipeline)
+        return rungi_pipeline_training_plan(e->pipeline);
     const rungi_shard_plan *largest = NULL;
     for (size_t i = 0; i < e->entries.count; i++) {
         const rungi_shard_plan *x = e->entries.data[i];
@@ -231,6 +244,12 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {
+    if (e->pipeline) {
+        const rungi_stage_slot *slot = &e->pipeline->slot[e->pipeline->bad_slot];
+        *plan_out = index ? NULL : slot->now->plan;
+        *instance_out = index ? NULL : slot->instance;
+        return index == 0;
+    }
     if (index >= e->active)
         return false;
     *plan_out = e->now[index]->plan;

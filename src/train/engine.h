@@ -25,6 +25,7 @@
 #include "rung/optim.h"
 #include "train/engine_replicas.h"
 #include "train/exchange.h"
+#include "train/pipeline.h"
 
 typedef struct rungi_engine rungi_engine;
 
@@ -46,6 +47,9 @@ typedef struct rungi_engine_options {
     // Ranks: comm NULL: there is one. Its timeline is the engine's.
     rungi_exchange_options exchange;
     rungi_replicas_options replicas; // not with ranks
+    // Ranks that are stages instead (comm not NULL): graph and state are those of one. Without
+    // exact and exchange.
+    rungi_pipeline_options pipeline;
 } rungi_engine_options;
 
 // A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.
@@ -124,7 +128,11 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
-// Shards that run at once on a device, the first one.
+// How busy the stages of a pipeline were; NULL: there is none, or no step yet.
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *engine);
+
+// Shards that run at once on a device, the first one, or are kept at once by a stage of a pipeline:
+// each has an arena.
 int rungi_engine_width(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all

@@ -62,6 +62,7 @@ struct rungi_engine {
     int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
     int worker_device[RUNGI_MAX_SHARDS], workers;
     rungi_exchange *exchange; // NULL: one rank
+    rungi_pipeline *pipeline; // NULL: the graph is whole
     rungi_team *team;         // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.

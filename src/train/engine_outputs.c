@@ -104,6 +104,8 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
 rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *view_out)
 {
     rung_view view;
+    if (e->pipeline)
+        return rungi_pipeline_output(e->pipeline, name, view_out);
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank had no sample of the batch");
     RUNG_CHECK(!e->team || rungi_engine_gathers(e), RUNG_UNSUPPORTED,
                "output '%s' of a training step stays on its devices "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call of the engine: a batch through all its shards.
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -267,6 +267,13 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     e->count = batch->count;
     e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
+    if (e->pipeline) {
+        RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
+        RUNG_TRY(rungi_pipeline_run(e->pipeline, loss, &sum));
+        if (loss_out)
+            *loss_out = sum;
+        return RUNG_OK;
+    }
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     int64_t began = rungi_engine_clock_now(e);

@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "measure/resident.h"
 #include "optim/optimizer.h"
+#include "train/session_stages.h"
 #include "train/shards.h"
 
 const char *rung_fit_way_name(rung_fit_way way)
@@ -92,6 +93,9 @@ rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_
                                     bool fuse, rung_fit_row *row, rung_plan **plan_out)
 {
     int total = rungi_session_shards(s), shards = rungi_session_own_shards(s);
+    bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
+    if (s->stages)
+        total = s->stages->micro, shards = 1;
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
     int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
@@ -118,7 +122,7 @@ rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients = flat * (uint64_t)shards;
+    row->gradients = flat * (uint64_t)(shards + adds);
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "rung/models.h"
+#include "train/session_stages.h"
 
 enum { TIMELINE_SPANS = 1 << 16 };
 
@@ -113,6 +114,13 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                            .bucket_bytes = c->ddp.bucket_size,
                                            .compress = c->ddp.compress},
                               .replicas = rungi_session_replicas(s)};
+    if (s->stages) {
+        o.exchange.comm = NULL;
+        o.pipeline = (rungi_pipeline_options){.comm = s->comm,
+                                              .part = &s->stages->part,
+                                              .micro = s->stages->micro,
+                                              .schedule = c->pipeline.schedule};
+    }
     RUNG_TRY(rungi_session_memory_options(s, &o));
     return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
@@ -167,6 +175,12 @@ static rung_status create(rungi_session *s, const rung_config *config,
     }
     RUNG_TRY(build_graph(s, &image));
     RUNG_TRY(freeze(s));
+    if (s->c->train.strategy == RUNGI_STRATEGY_PIPELINE && s->comm)
+        RUNG_TRY(rungi_session_make_stages(s));
+    else if (s->c->train.strategy == RUNGI_STRATEGY_PIPELINE && (o->parts & RUNGI_SESSION_TRAIN))
+        return rungi_options_fail(rungi_config_options(s->config), "train.strategy",
+                                  "is pipeline, but there is one rank: give as many as stages, "
+                                  "--ranks N or processes of mpirun");
     RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
     RUNG_TRY(o->loaded ? rung_state_init(s->state, (uint64_t)s->c->seed) : rungi_session_begin(s));
     if (s->comm)
@@ -225,9 +239,10 @@ rung_status rungi_session_of_data(rung_context *context, const rung_config *conf
 
 int64_t rungi_session_logits(const rungi_session *s)
 {
-    for (size_t i = 0; i < s->graph->outputs.count; i++)
-        if (strcmp(s->graph->outputs.data[i].name, "logits") == 0)
-            return s->graph->values.data[s->graph->outputs.data[i].value].shape.dim[1];
+    const rung_graph *g = rungi_session_whole(s);
+    for (size_t i = 0; i < g->outputs.count; i++)
+        if (strcmp(g->outputs.data[i].name, "logits") == 0)
+            return g->values.data[g->outputs.data[i].value].shape.dim[1];
     return 0;
 }
 
@@ -256,6 +271,7 @@ void rungi_session_destroy(rungi_session **session)
     rung_tuning_destroy(&s->tuning);
     free(s->tuning_path);
     rungi_timeline_destroy(&s->timeline);
+    rungi_session_drop_stages(s);
     rung_state_destroy(&s->state);
     rung_graph_destroy(&s->graph);
     s->device = NULL;

@@ -12,6 +12,8 @@
 #include "train/feeder.h"
 #include "train/train_config.h"
 
+typedef struct rungi_session_stages rungi_session_stages; // session_stages.h
+
 // What of a session is wanted.
 enum {
     RUNGI_SESSION_TRAIN = 1, // training data, optimizer, schedule
@@ -48,7 +50,8 @@ typedef struct rungi_session {
     int64_t classes;
     char **class_names; // classes of them, or NULL
 
-    rung_graph *graph;
+    rung_graph *graph; // of strategy pipeline: this rank's layers, and so of all that follows
+    rungi_session_stages *stages; // of strategy pipeline; else NULL
     rung_state *state;
     rungi_timeline *timeline;
     rungi_engine *engine;
@@ -176,6 +179,12 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
 // State number `index` of the optimizer, whole: of all ranks where it has been joined.
 float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
+
+// Parts that a batch is cut into over the ranks: the stages of a pipeline all have the whole.
+static inline int rungi_session_parts(const rungi_session *s)
+{
+    return s->stages || s->c->train.strategy == RUNGI_STRATEGY_PIPELINE ? 1 : s->ranks;
+}
 
 // Samples in a batch, of all ranks and devices together.
 static inline int64_t rungi_session_batch(const rungi_session *s)

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "data/source.h"
 #include "optim/optimizer.h"
-#include "train/session.h"
+#include "train/session_stages.h"
 
 // One "what\tvalue" a line: what training depends on.
 static void describe(const rungi_session *s, rungi_string *out)
@@ -17,12 +17,15 @@ static void describe(const rungi_session *s, rungi_string *out)
     const rungi_train_config *c = s->c;
     rungi_string_add(out, "the seed\t%" PRId64 "\n", c->seed);
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
-                     rung_state_param_count(s->state));
+                     rungi_session_param_count(s));
     rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_batch(s));
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else
         rungi_string_add(out, "exact\tfalse\n");
+    if (s->stages)
+        rungi_string_add(out, "the pipeline\t%s, %d micro-batches\n",
+                         rungi_pipeline_schedule_name(c->pipeline.schedule), s->stages->micro);
     const rung_source *sources[] = {s->train_source, s->val_source};
     for (int i = 0; i < 2; i++) {
         const char *what = i ? "validation" : "training";
@@ -100,7 +103,7 @@ rung_status rungi_session_agree(rungi_session *s)
     rungi_string_fini(&own);
     free(all);
     free(offsets);
-    return status == RUNG_OK ? share(s) : status;
+    return status == RUNG_OK && !s->stages ? share(s) : status; // stages have their own
 }
 
 // ---- the optimizer, cut over the ranks ----------------------------------------------------------
@@ -121,6 +124,8 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
                                         int64_t step, rung_optimizer_report *report_out)
 {
     rung_state *state = s->state;
+    if (s->stages)
+        return rungi_session_update_stages(s, update, report_out);
     int64_t began = rungi_now(s->context);
     RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
     rungi_engine_note_update(s->engine, rungi_now(s->context) - began);

@@ -10,6 +10,7 @@
 #include "rung/models.h"
 #include "rung/optim.h"
 #include "rung/plan.h"
+#include "train/pipeline_schedule.h"
 
 // In comments: the words of a key and how they are stored.
 
@@ -176,6 +177,7 @@ typedef enum rungi_strategy {
     RUNGI_STRATEGY_SINGLE,
     RUNGI_STRATEGY_DDP,
     RUNGI_STRATEGY_DATA_PARALLEL,
+    RUNGI_STRATEGY_PIPELINE,
 } rungi_strategy;
 
 // What validation measures.
@@ -228,6 +230,13 @@ typedef struct rungi_data_parallel_config {
     rungi_reals device_weights; // one a device, or none
     rungi_replica_norm batch_norm;
 } rungi_data_parallel_config;
+enum { RUNGI_DDP_BUCKET = 25 << 20 }; // the default of ddp.bucket_size
+
+typedef struct rungi_pipeline_config {
+    rungi_pipeline_schedule schedule;
+    int64_t micro_batches;    // auto: 0
+    rungi_texts split_points; // or "auto"
+} rungi_pipeline_config;
 
 typedef struct rungi_checkpoint_config {
     int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
@@ -274,6 +283,7 @@ typedef struct rungi_train_config {
     rungi_loop_config train;
     rungi_ddp_config ddp;
     rungi_data_parallel_config data_parallel;
+    rungi_pipeline_config pipeline;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;
     rungi_memory_config memory;
@@ -305,6 +315,16 @@ static inline int rungi_train_devices(const rungi_train_config *values)
     return values->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL ? (int)values->device.list.count
                                                                   : 1;
 }
+// config_pipeline.c: the same for train.strategy pipeline; and a notice for keys of pipeline.*
+// without it.
+rung_status rungi_train_config_check_pipeline(const rungi_options *options,
+                                              const rungi_train_config *values, int64_t ranks);
+void rungi_train_config_note_pipeline(const rungi_options *options,
+                                      const rungi_train_config *values, rung_context *context);
+// Does pipeline.split_points name layers?
+bool rungi_config_splits(const rungi_train_config *values);
+// Micro-batches of a batch.
+int64_t rungi_config_micro_batches(const rungi_train_config *values, int64_t ranks, int64_t batch);
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);

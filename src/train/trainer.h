@@ -138,8 +138,16 @@ rung_status rungi_trainer_write_balance(const rung_trainer *t);
 rung_status rungi_trainer_same_step(rung_trainer *t);
 // `values` become the sums over the ranks.
 rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, const char *label);
+// A call returned `status`, with this rank's error record, on each rank: when one has failed, all
+// do, with the first one's message.
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status);
 // The rank at fault, whose error record says why, tells all: they fail with its message.
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank);
+
+// trainer_pipeline.c: adds how busy the stages were to ranks.json; nothing without a pipeline.
+void rungi_trainer_pipeline_json(const rung_trainer *t, json_t *o);
+// RUNG_DIVERGED naming the first tensor of a joined checkpoint that is not finite.
+rung_status rungi_trainer_check_stages(const rung_trainer *t);
 
 // trainer_eval.c
 rung_status rungi_trainer_evaluate_own(rung_trainer *t, rung_eval_result *result_out);

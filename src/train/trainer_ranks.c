@@ -90,13 +90,9 @@ void rungi_trainer_watch_balance(rung_trainer *t)
     t->straggler = rank;
 }
 
-rung_status rungi_trainer_write_balance(const rung_trainer *t)
+static void add_balance(const rungi_straggler *b, json_t *o)
 {
-    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
-    if (!b || !b->steps)
-        return RUNG_OK;
-    rungi_string text = {0};
-    json_t *o = json_object(), *ranks = json_array();
+    json_t *ranks = json_array();
     for (int r = 0; r < b->ranks; r++) {
         double steps = (double)b->steps;
         json_array_append_new(ranks, json_pack("{s:i, s:f, s:f}", "rank", r, "wait_ms",
@@ -107,6 +103,20 @@ rung_status rungi_trainer_write_balance(const rung_trainer *t)
     json_object_set_new(o, "steps", json_integer(b->steps));
     json_object_set_new(o, "imbalance", rungi_json_real(rungi_straggler_imbalance(b)));
     json_object_set_new(o, "ranks", ranks);
+}
+
+rung_status rungi_trainer_write_balance(const rung_trainer *t)
+{
+    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
+    bool pipeline = rungi_engine_pipeline(t->s->engine) != NULL;
+    if ((!b || !b->steps) && !pipeline)
+        return RUNG_OK;
+    rungi_string text = {0};
+    json_t *o = json_object();
+    if (pipeline)
+        rungi_trainer_pipeline_json(t, o);
+    else
+        add_balance(b, o);
     rungi_json_print(o, true, &text);
     json_decref(o);
     char *path = rungi_path_join(t->run, "ranks.json");
@@ -137,6 +147,19 @@ rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, c
     return t->s->comm
                ? rungi_comm_all_reduce(t->s->comm, values, count, RUNG_I64, RUNGI_COMM_SUM, label)
                : RUNG_OK;
+}
+
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status)
+{
+    int64_t first = status == RUNG_OK ? INT64_MAX : t->s->rank;
+    rung_error own = *rung_error_last();
+    RUNG_TRY(rungi_comm_all_reduce(t->s->comm, &first, 1, RUNG_I64, RUNGI_COMM_MIN,
+                                   "how the update went"));
+    if (first == INT64_MAX)
+        return RUNG_OK;
+    if (status != RUNG_OK)
+        rungi_fail_adopt(&own);
+    return rungi_trainer_share_failure(t, (int)first);
 }
 
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/shard.h"
 #include "data/survey.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 static rung_status give(rungi_string *text, char **text_out)
@@ -44,6 +45,13 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
     int64_t batch = rungi_session_batch(s);
+    if (s->stages) {
+        int micro = s->stages->micro;
+        rungi_string_add(out,
+                         "batch      %" PRId64 " samples = %d x %" PRId64 " through %d stages\n",
+                         batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
+        return;
+    }
     int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
     int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
@@ -68,7 +76,7 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
     const rungi_train_config *c = s->c;
     int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
     char bucket[32];
-    rungi_string_add(out, "ranks      ");
+    rungi_string_add(out, s->stages ? "stages     " : "ranks      ");
     if (processes == 1)
         rungi_string_add(out, "%d threads of this process", s->ranks);
     else if (c->train.ranks == 1)
@@ -77,6 +85,11 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
     if (local < s->ranks)
         rungi_string_add(out, ", %d on this machine", local);
+    if (s->stages) {
+        rungi_string_add(out, "\n");
+        rungi_session_stages_text(s, out);
+        return;
+    }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
@@ -114,7 +127,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
-                     c->model.name, rung_state_param_count(s->state), s->classes);
+                     c->model.name, rungi_session_param_count(s), s->classes);
     rungi_string_add(&out,
                      "data       %s, %" PRId64 " samples an epoch, %" PRId64
                      " steps an epoch, last batch %" PRId64 "%s\n",
@@ -164,7 +177,14 @@ rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
         return status;
     }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
-    return rung_plan_explain(plan, text_out);
+    RUNG_TRY(rung_plan_explain(plan, text_out));
+    if (!t->s->stages)
+        return RUNG_OK;
+    rungi_string out = {0};
+    rungi_session_stages_text(t->s, &out);
+    rungi_string_add(&out, "\nstage %d:\n%s", t->s->rank, *text_out);
+    free(*text_out);
+    return give(&out, text_out);
 }
 
 // ---- summary ----------------------------------------------------------------------------------
@@ -236,7 +256,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
-    const rung_graph *g = t->s->graph;
+    const rung_graph *g = rungi_session_whole(t->s);
     int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
@@ -265,6 +285,8 @@ rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
     }
     rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
                      total.params, total.flops * 1e-6, total.bytes / 1024);
+    if (t->s->stages)
+        rungi_session_stages_text(t->s, &out);
     add_memory(t, plan, &out);
     free(types);
     return give(&out, text_out);
