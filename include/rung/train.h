@@ -79,6 +79,7 @@ typedef struct rung_train_event {
     uint64_t peak_live, peak_reserved, peak_resident;
     rung_status status; // END
     const char *note;   // END: why, when it is not the planned end; else NULL
+    const char *workers; // END: of ps.mode async, what each did, a line each; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

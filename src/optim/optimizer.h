@@ -122,6 +122,10 @@ double rungi_clip_coefficient(double norm, double max_norm);
 bool rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
                            const rung_rates *rates, double scale, double limit, int threads);
 
+// Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
+rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update);
+
 // Does this update look at all gradients before it changes anything?
 bool rungi_optimizer_needs_all(const rung_optimizer_update *update);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/comm_mpi.h"
 #include "train/train_config.h"
 
 // The library's default; another value is the user's wish.
@@ -227,6 +228,9 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    RUNG_TRY(rungi_train_config_check_ps(options, v));
+    if (v->train.ranks > 1 && !rungi_comm_mpi_launched()) // else these are not all
+        RUNG_TRY(rungi_train_config_check_counts(options, v, v->train.ranks));
     if (v->exact && v->ddp.compress != RUNG_F32)
         return rungi_options_fail(options, "ddp.compress",
                                   "cannot be combined with exact, whose result does not depend on "

@@ -24,6 +24,8 @@ struct rungi_engine {
     int shards, threads;      // own shards of a batch; threads that a shard is computed with
     int total, first;         // shards of all ranks, and the first of the own ones
     rungi_exchange *exchange; // NULL: one rank
+    rungi_engine_between_fn between;
+    void *between_user;
     rungi_team *team;         // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.

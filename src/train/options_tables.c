@@ -15,6 +15,7 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(schedule),
     TABLE(train),
     TABLE(ddp),
+    TABLE(ps),
     TABLE(checkpoint),
     TABLE(plan),
     TABLE(memory),

@@ -13,6 +13,7 @@ extern const rungi_option rungi_optim_options[];
 extern const rungi_option rungi_schedule_options[];
 extern const rungi_option rungi_train_options[];
 extern const rungi_option rungi_ddp_options[];
+extern const rungi_option rungi_ps_options[];
 extern const rungi_option rungi_checkpoint_options[];
 extern const rungi_option rungi_plan_options[];
 extern const rungi_option rungi_memory_options[];

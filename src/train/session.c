@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/session.h"
+#include "train/session_servers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +24,13 @@ static int sharing(const rungi_session *s)
                                                            : rungi_comm_local_size(s->comm);
 }
 
+// How many times slower than device.op_rate this rank's device is.
+static double slowdown(const rungi_session *s)
+{
+    const rungi_reals *list = &s->c->device.slowdown;
+    return (size_t)s->rank < list->count ? list->data[s->rank] : 1;
+}
+
 static rung_status make_device(rungi_session *s)
 {
     const rungi_train_config *c = s->c;
@@ -34,6 +41,8 @@ static rung_status make_device(rungi_session *s)
     if (s->comm) {
         RUNG_TRY(rungi_train_config_check_ranks(rungi_config_options(s->config), c, s->ranks,
                                                 rungi_comm_local_size(s->comm)));
+        RUNG_TRY(
+            rungi_train_config_check_counts(rungi_config_options(s->config), c, s->ranks));
         if (!threads)
             threads = cores > sharing(s) ? cores / sharing(s) : 1;
     }
@@ -41,7 +50,7 @@ static rung_status make_device(rungi_session *s)
     return rung_device_create(s->context, named ? c->device.list.data[rank] : own,
                               &(rung_device_options){.threads = threads,
                                                      .huge_pages = c->memory.huge_pages,
-                                                     .op_rate = c->device.op_rate},
+                                                     .op_rate = c->device.op_rate / slowdown(s)},
                               &s->device);
 }
 
@@ -92,6 +101,14 @@ static rung_status freeze(rungi_session *s)
     return RUNG_OK;
 }
 
+// Servers that gradients of all ranks go to; 0: none.
+static int sync_servers(const rungi_session *s)
+{
+    return s->comm && rungi_config_has_servers(s->c, s->ranks) && s->c->ps.mode == RUNGI_PS_SYNC
+               ? rungi_config_servers(s->c, s->ranks)
+               : 0;
+}
+
 static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
@@ -108,7 +125,8 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .exchange = {.comm = s->comm,
                                            .overlap = c->ddp.overlap,
                                            .bucket_bytes = c->ddp.bucket_size,
-                                           .compress = c->ddp.compress}};
+                                           .compress = c->ddp.compress,
+                                           .servers = sync_servers(s)}};
     RUNG_TRY(rungi_session_memory_options(s, &o));
     return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
@@ -244,6 +262,7 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
+    rungi_session_destroy_servers(s);
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "optim/optimizer.h"
-#include "train/session.h"
+#include "train/session_servers.h"
 
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)
@@ -51,6 +51,8 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
 rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o)
 {
     rungi_device_set_cap(s->device, (uint64_t)s->c->memory.budget);
+    if (s->comm && rungi_config_is_async(s->c, s->ranks))
+        return rungi_session_make_servers(s, o);
     rungi_comm_part part = rungi_session_optimizer_part(s);
     uint64_t bytes = (uint64_t)part.count * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {

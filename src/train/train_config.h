@@ -26,6 +26,7 @@ typedef struct rungi_device_config {
     int64_t copy_delay; // nanoseconds
     double copy_rate;   // GB/s; 0: as fast as memory
     double op_rate;     // GFLOP/s; 0: as fast as it is
+    rungi_reals slowdown; // of each rank; none: all are as fast
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -174,6 +175,7 @@ typedef enum rungi_strategy {
     RUNGI_STRATEGY_AUTO, // ddp with several ranks, else single
     RUNGI_STRATEGY_SINGLE,
     RUNGI_STRATEGY_DDP,
+    RUNGI_STRATEGY_PARAMETER_SERVER,
 } rungi_strategy;
 
 // What validation measures.
@@ -212,6 +214,18 @@ typedef struct rungi_ddp_config {
     int64_t link_delay;  // nanoseconds
     double link_rate;    // GB/s; 0: as fast as memory
 } rungi_ddp_config;
+
+typedef enum rungi_ps_mode {
+    RUNGI_PS_SYNC,
+    RUNGI_PS_ASYNC,
+} rungi_ps_mode;
+
+// Of strategy parameter_server.
+typedef struct rungi_ps_config {
+    rungi_ps_mode mode;
+    int64_t servers;   // auto: 0
+    int64_t staleness; // none: -1
+} rungi_ps_config;
 
 typedef struct rungi_checkpoint_config {
     int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
@@ -257,6 +271,7 @@ typedef struct rungi_train_config {
     rungi_schedule_config schedule;
     rungi_loop_config train;
     rungi_ddp_config ddp;
+    rungi_ps_config ps;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;
     rungi_memory_config memory;
@@ -276,6 +291,18 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
 rung_status rungi_train_config_check_ranks(const rungi_options *options,
                                            const rungi_train_config *values, int64_t ranks,
                                            int64_t local);
+
+// config_ps.c: checks strategy parameter_server; and what there must be one of for each rank, once
+// it is known how many there are.
+rung_status rungi_train_config_check_ps(const rungi_options *options,
+                                        const rungi_train_config *values);
+rung_status rungi_train_config_check_counts(const rungi_options *options,
+                                            const rungi_train_config *values, int64_t ranks);
+// Does such a configuration train with parameter servers, and without steps in common?
+bool rungi_config_has_servers(const rungi_train_config *values, int64_t ranks);
+bool rungi_config_is_async(const rungi_train_config *values, int64_t ranks);
+// Servers: ps.servers, or one with each rank.
+int rungi_config_servers(const rungi_train_config *values, int64_t ranks);
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);
