@@ -79,7 +79,8 @@ void rungi_comm_free(rungi_comm *comm, void *data); // not collective, NULL acce
 
 // Where others find memory of rungi_comm_alloc: rank's `rungi_comm_at(its comm, r, address)` is
 // what rank r, which tells it, has at `data`. 0: no such memory. rungi_comm_at gives NULL where
-// rank r is on another machine. Whoever reads and writes there sees to the order (rungi_comm_await).
+// rank r is on another machine. Whoever reads and writes there sees to the order
+// (rungi_comm_await).
 uint64_t rungi_comm_address(const rungi_comm *comm, const void *data, uint64_t bytes);
 void *rungi_comm_at(const rungi_comm *comm, int rank, uint64_t address);
 // Around every access to such memory of another rank, which after a failure frees it when nobody is

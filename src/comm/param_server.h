@@ -12,8 +12,8 @@
 // servers have) and holds back those that are too far ahead.
 //
 // Staleness bound (stale synchronous parallel, Ho et al. 2013): a worker begins a step only while
-// it is at most `staleness` steps ahead of the slowest; 0 is lockstep. What a gradient's weights had
-// missed when it arrived (pushes of others since its worker pulled) is counted.
+// it is at most `staleness` steps ahead of the slowest; 0 is lockstep. What a gradient's weights
+// had missed when it arrived (pushes of others since its worker pulled) is counted.
 //
 // A phase lies between rungi_ps_open and rungi_ps_meet, both collective: outside of it all ranks
 // have the servers' weights, nobody pushes, and other collective calls can be made. Within it each
@@ -42,17 +42,17 @@ typedef struct rungi_ps_terms {
     double limit; // of each element, afterwards
 } rungi_ps_terms;
 
-// Updates a server's weights, and its state: those of its range alone, as is `grads`. `updates`: how
-// many came before. Called under the server's lock, on the pushing rank's thread or the host's.
+// Updates a server's weights, and its state: those of its range alone, as is `grads`. `updates`:
+// how many came before. Called under the server's lock, on the pushing rank's thread or the host's.
 typedef rung_status (*rungi_ps_update_fn)(void *user, int server, float *weights,
                                           const float *grads, const rungi_ps_terms *terms,
                                           int64_t updates);
 
 typedef struct rungi_ps_setup {
-    rungi_comm *comm; // borrowed
-    int64_t size;     // floats of the flat buffer
-    int servers;      // 1 to the number of ranks
-    int states;       // buffers of optimizer state, as large as the weights
+    rungi_comm *comm;  // borrowed
+    int64_t size;      // floats of the flat buffer
+    int servers;       // 1 to the number of ranks
+    int states;        // buffers of optimizer state, as large as the weights
     int64_t staleness; // steps; -1: no bound
     rungi_ps_update_fn update;
     void *user;
@@ -80,9 +80,9 @@ float *rungi_ps_state(const rungi_ps *ps, int server, int index);
 rung_status rungi_ps_open(rungi_ps *ps, const float *params, int64_t clock);
 bool rungi_ps_is_open(const rungi_ps *ps);
 
-// Waits until this worker may begin its next step. *go_out false: all end together here, because one
-// of them called this with `stop`: that one does one more step, and no worker less than the one that
-// is furthest ahead.
+// Waits until this worker may begin its next step. *go_out false: all end together here, because
+// one of them called this with `stop`: that one does one more step, and no worker less than the one
+// that is furthest ahead.
 rung_status rungi_ps_begin(rungi_ps *ps, bool stop, bool *go_out);
 // The newest weights of all servers, into params[size].
 rung_status rungi_ps_pull(rungi_ps *ps, float *params);

@@ -13,8 +13,8 @@ typedef struct rungi_ps_counts {
 // Of a worker, kept by the scheduler. Written under its lock.
 typedef struct rungi_ps_entry {
     _Alignas(64) rungi_word clock; // steps done
-    rungi_word begun;               // steps that it was let begin
-    rungi_word pulled;              // pushes of all when it last began one
+    rungi_word begun;              // steps that it was let begin
+    rungi_word pulled;             // pushes of all when it last began one
     rungi_word samples, pushes;
     rungi_ps_counts staleness, ahead;
 } rungi_ps_entry;
@@ -44,7 +44,7 @@ typedef struct rungi_ps_remote rungi_ps_remote;
 struct rungi_ps {
     rungi_ps_setup o;
     int rank, ranks;
-    int64_t room;           // floats of the largest range
+    int64_t room;            // floats of the largest range
     rungi_ps_block **blocks; // of the ranks; NULL: on another machine
     rungi_ps_block *own;
     rungi_ps_remote *remote; // NULL: all ranks are on this machine

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers and servers on different machines: messages between them.
 //
-// Two ranks of different machines, of which one at least hosts a server, have a channel. A message is
-// a header, and behind it a payload that the header tells of: requests (of a worker to a host) and
-// answers go the same way, so the receiver takes one header at a time and then what belongs to it.
-// A worker has one request under way; a host answers one of each worker. A host takes requests when
-// it is inside of rungi_ps_serve, which every wait calls, too.
+// Two ranks of different machines, of which one at least hosts a server, have a channel. A message
+// is a header, and behind it a payload that the header tells of: requests (of a worker to a host)
+// and answers go the same way, so the receiver takes one header at a time and then what belongs to
+// it. A worker has one request under way; a host answers one of each worker. A host takes requests
+// when it is inside of rungi_ps_serve, which every wait calls, too.
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,8 +14,8 @@
 #include "comm/param_server_inside.h"
 
 enum {
-    MOST_PEERS = 24,     // each may need two of the communicator's started calls
-    POLL_NS = 200000,    // between two questions to the scheduler
+    MOST_PEERS = 24,  // each may need two of the communicator's started calls
+    POLL_NS = 200000, // between two questions to the scheduler
 };
 
 typedef enum message_kind { PUSH, PULL, COUNT, BEGIN, ALL_AT, ANSWER, CLOSE } message_kind;
@@ -35,20 +35,20 @@ typedef struct outgoing {
 
 typedef struct peer {
     int rank;
-    bool closed; // it has said so
+    bool closed; // it has said so: only answers come from it then
     // in
     message header;
     rungi_comm_call *call;
-    bool payload;   // `call` receives what belongs to the header
-    bool complete;  // a request is here and waits to be done
-    float *grads;   // room for those of a push; NULL: this rank hosts no server
+    bool payload;  // `call` receives what belongs to the header
+    bool complete; // a request is here and waits to be done
+    float *grads;  // room for those of a push; NULL: this rank hosts no server
     // out
     outgoing request, answer;
     float *weights;       // of an answer
     float *wanted;        // where the weights of the answer to this rank's request go
     int64_t wanted_count; // floats
-    bool answered;
-    int64_t said; // by the answer
+    bool answered;        // no request of this rank is under way
+    int64_t said;         // by the answer
 } peer;
 
 struct rungi_ps_remote {
@@ -81,7 +81,7 @@ rung_status rungi_ps_remote_create(rungi_ps *ps)
             continue;
         peer *p = &ps->remote->peers[ps->remote->count++];
         p->rank = r;
-        p->closed = true;
+        p->closed = p->answered = true;
         if (own < 0)
             continue;
         p->grads = malloc((size_t)ps->room * 2 * sizeof(float));
@@ -204,18 +204,17 @@ static rung_status take(rungi_ps *ps, peer *p)
 {
     if (p->header.kind == CLOSE) {
         p->closed = true;
-        return RUNG_OK;
+        return p->answered ? RUNG_OK : expect(ps, p);
     }
     if (p->header.kind == ANSWER) {
         if (p->header.flag && !p->payload)
             return expect_payload(ps, p, p->wanted, p->wanted_count);
         p->answered = true;
         p->said = p->header.number;
-        return expect(ps, p);
+        return p->closed ? RUNG_OK : expect(ps, p);
     }
     if (p->header.kind == PUSH && !p->payload)
-        return expect_payload(ps, p, p->grads,
-                              rungi_ps_range_of(ps, (int)p->header.number).count);
+        return expect_payload(ps, p, p->grads, rungi_ps_range_of(ps, (int)p->header.number).count);
     p->complete = true;
     return RUNG_OK;
 }
@@ -265,6 +264,8 @@ static rung_status ask(rungi_ps *ps, int host, const message *m, const float *pa
 {
     question q = {ps, peer_of(ps, host)};
     q.p->answered = false;
+    if (q.p->closed)
+        RUNG_TRY(expect(ps, q.p));
     RUNG_TRY(send(ps, host, &q.p->request, m, payload, floats));
     RUNG_TRY(rungi_comm_await(ps->o.comm, "answer of a server",
                               &(rungi_comm_condition){&q, is_answered, host_missing}));

@@ -36,8 +36,9 @@ static void it_converges_within_the_bound(void **state)
     (void)state;
     for (int servers = 1; servers <= 3; servers++) {
         static job j;
-        j = (job){.q = {.servers = servers, .staleness = 1, .steps = 60, .rate = 0.1, .stop_at = -1},
-                  .phases = 2};
+        j = (job){
+            .q = {.servers = servers, .staleness = 1, .steps = 60, .rate = 0.1, .stop_at = -1},
+            .phases = 2};
         assert_ok(rank_threads(3, &(rungi_comm_options){.timeout = 60 * SECOND}, run_worker, &j));
         assert_ok(quadratic_check(&j.q, 3, 3 * 60 * 2, &j.results[0]));
         for (int r = 0; r < 3; r++) {
@@ -299,7 +300,8 @@ static void a_worker_that_stands_still_is_named(void **state)
     assert_ok(rung_context_create(&(rung_context_options){.clock = &fake.clock}, &context));
     late l = {.fake = &fake};
     rungi_comm_options o = {.context = context, .timeout = 10 * SECOND};
-    assert_fails(RUNG_TIMEOUT, "\"staleness bound\": rank 0 waited", rank_threads(2, &o, stand_still, &l));
+    assert_fails(RUNG_TIMEOUT, "\"staleness bound\": rank 0 waited",
+                 rank_threads(2, &o, stand_still, &l));
     assert_non_null(strstr(rung_error_last()->message, "missing: 1"));
     rung_context_destroy(&context);
     rungi_fake_clock_fini(&fake);

@@ -131,8 +131,8 @@ static inline rung_status quadratic_check(const quadratic *q, int workers, int64
         double first = fabs(1 - (double)quadratic_target(i));
         double error = fabs((double)r->weights[i] - quadratic_target(i));
         RUNG_CHECK(error <= bound * first + 1e-5, RUNG_GATE,
-                   "after %lld updates element %lld is off by %g, more than %g",
-                   (long long)updates, (long long)i, error, bound * first);
+                   "after %lld updates element %lld is off by %g, more than %g", (long long)updates,
+                   (long long)i, error, bound * first);
     }
     return RUNG_OK;
 }

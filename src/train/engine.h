@@ -56,8 +56,8 @@ typedef struct rungi_batch_view {
     // These samples are the whole batch: nothing is told to the other ranks, loss, gradients and
     // statistics are its own. Not with exact. `begin` still counts for random operators.
     bool alone;
-    bool stop;            // this rank wants to end after this step
-    int64_t waited;       // nanoseconds that this rank waited for the batch
+    bool stop;      // this rank wants to end after this step
+    int64_t waited; // nanoseconds that this rank waited for the batch
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators

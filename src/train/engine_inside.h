@@ -26,7 +26,7 @@ struct rungi_engine {
     rungi_exchange *exchange; // NULL: one rank
     rungi_engine_between_fn between;
     void *between_user;
-    rungi_team *team;         // under exact: workers that run shards at once
+    rungi_team *team; // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.
     rung_stream *streams[RUNGI_MAX_SHARDS];

@@ -283,8 +283,7 @@ rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int6
         return rungi_comm_all_gather(comm, data, count, RUNG_F32, label);
     for (int s = 0; s < servers; s++) {
         rungi_comm_part part = rungi_ps_range(count, servers, s);
-        RUNG_TRY(rungi_comm_broadcast(comm, data + part.begin,
-                                      (uint64_t)part.count * sizeof(float),
+        RUNG_TRY(rungi_comm_broadcast(comm, data + part.begin, (uint64_t)part.count * sizeof(float),
                                       rungi_ps_host(ranks, servers, s), label));
     }
     return RUNG_OK;

@@ -16,10 +16,10 @@
 typedef struct rungi_exchange rungi_exchange;
 
 typedef struct rungi_exchange_options {
-    rungi_comm *comm;         // borrowed
-    bool overlap;             // start each bucket when backward has completed it
-    int64_t bucket_bytes;     // a bucket is closed when it has as many
-    rung_dtype compress;      // f32: as they are; bf16, f16: rounded before they are sent
+    rungi_comm *comm;     // borrowed
+    bool overlap;         // start each bucket when backward has completed it
+    int64_t bucket_bytes; // a bucket is closed when it has as many
+    rung_dtype compress;  // f32: as they are; bf16, f16: rounded before they are sent
     // Parameter servers that gradients are pushed to, after backward: each rank that hosts one has
     // the sums of its range (param_server.h). 0: all ranks have all sums.
     int servers;

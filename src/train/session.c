@@ -41,8 +41,7 @@ static rung_status make_device(rungi_session *s)
     if (s->comm) {
         RUNG_TRY(rungi_train_config_check_ranks(rungi_config_options(s->config), c, s->ranks,
                                                 rungi_comm_local_size(s->comm)));
-        RUNG_TRY(
-            rungi_train_config_check_counts(rungi_config_options(s->config), c, s->ranks));
+        RUNG_TRY(rungi_train_config_check_counts(rungi_config_options(s->config), c, s->ranks));
         if (!threads)
             threads = cores > sharing(s) ? cores / sharing(s) : 1;
     }

@@ -60,7 +60,7 @@ typedef struct rungi_session {
     int64_t n_segments;
     // Where it is cut over the ranks (rungi_session_shards_optimizer): this rank's part.
     rung_optimizer *optimizer;
-    struct rungi_session_servers *servers; // of ps.mode async; else NULL
+    struct rungi_session_servers *servers;         // of ps.mode async; else NULL
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];

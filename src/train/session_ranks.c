@@ -106,8 +106,7 @@ rung_status rungi_session_agree(rungi_session *s)
 
 bool rungi_session_shards_optimizer(const rungi_session *s)
 {
-    return s->comm &&
-           (s->c->ddp.shard_optimizer || rungi_config_has_servers(s->c, s->ranks));
+    return s->comm && (s->c->ddp.shard_optimizer || rungi_config_has_servers(s->c, s->ranks));
 }
 
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
@@ -125,8 +124,8 @@ rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
 // Every rank's part of data[the state's size] comes to all.
 static rung_status give_parts(const rungi_session *s, float *data, const char *label)
 {
-    int servers = rungi_config_has_servers(s->c, s->ranks) ? rungi_config_servers(s->c, s->ranks)
-                                                           : s->ranks;
+    int servers =
+        rungi_config_has_servers(s->c, s->ranks) ? rungi_config_servers(s->c, s->ranks) : s->ranks;
     return rungi_exchange_pull(s->comm, servers, data, s->state->flat_size, label);
 }
 

@@ -61,9 +61,9 @@ static rung_status update_range(void *user, int server, float *weights, const fl
 {
     const struct rungi_session_servers *v = user;
     rung_optimizer *optimizer = v->optimizers[server];
-    int64_t begin = rungi_ps_range(v->s->state->flat_size,
-                                   rungi_config_servers(v->s->c, v->s->ranks), server)
-                        .begin;
+    int64_t begin =
+        rungi_ps_range(v->s->state->flat_size, rungi_config_servers(v->s->c, v->s->ranks), server)
+            .begin;
     set_steps(v, optimizer, updates);
     RUNG_CHECK(rungi_optimizer_apply(optimizer, whole_of(weights, begin), whole_of(grads, begin),
                                      &terms->rates, terms->scale, terms->limit,
@@ -187,8 +187,8 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
     report->nonfinite = -1;
     RUNG_TRY(rungi_optimizer_check(s->optimizer, u));
     if (s->batch_count) {
-        report->grad_norm = rungi_optimizer_norm(s->optimizer, grads, unscale, u->threads,
-                                                 &report->nonfinite);
+        report->grad_norm =
+            rungi_optimizer_norm(s->optimizer, grads, unscale, u->threads, &report->nonfinite);
         report->applied = report->nonfinite < 0;
         RUNG_CHECK(report->applied || u->skip_nonfinite, RUNG_DIVERGED,
                    "the gradient of %s is not finite", s->segments[report->nonfinite].name);

@@ -15,7 +15,8 @@
 // Servers of the session, async; else NULL. Borrowed.
 const rungi_ps *rungi_session_servers_of(const rungi_session *s);
 
-// Makes them and the optimizer: the state of a hosted range lies in the server's memory. Collective.
+// Makes them and the optimizer: the state of a hosted range lies in the server's memory.
+// Collective.
 rung_status rungi_session_make_servers(rungi_session *s, const rung_optimizer_options *o);
 void rungi_session_destroy_servers(rungi_session *s);
 

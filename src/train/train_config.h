@@ -23,9 +23,9 @@ typedef struct rungi_device_config {
     int64_t threads; // auto: 0
     rungi_texts list;
     rungi_copy copy;
-    int64_t copy_delay; // nanoseconds
-    double copy_rate;   // GB/s; 0: as fast as memory
-    double op_rate;     // GFLOP/s; 0: as fast as it is
+    int64_t copy_delay;   // nanoseconds
+    double copy_rate;     // GB/s; 0: as fast as memory
+    double op_rate;       // GFLOP/s; 0: as fast as it is
     rungi_reals slowdown; // of each rank; none: all are as fast
 } rungi_device_config;
 

@@ -50,9 +50,9 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed;   // several ranks: one of them was asked to stop
-    bool stopped;  // fit ends because of that
-    int straggler; // rank that was told to be slow; -1: none
+    bool agreed;     // several ranks: one of them was asked to stop
+    bool stopped;    // fit ends because of that
+    int straggler;   // rank that was told to be slow; -1: none
     int64_t counted; // ps.mode async, rank 0: samples of all workers so far
 
     size_t bad_listed; // of the session's bad samples

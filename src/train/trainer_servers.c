@@ -71,8 +71,8 @@ rung_status rungi_trainer_servers_text(const rung_trainer *t, char **text_out)
         rungi_string_add(&out,
                          "worker %d: %" PRId64 " pushes, staleness %.2f (at most %" PRId64
                          "), ahead %.2f (at most %" PRId64 ")\n",
-                         r, w.pushes, mean(&w.staleness), w.staleness.most,
-                         mean(&w.ahead), w.ahead.most);
+                         r, w.pushes, mean(&w.staleness), w.staleness.most, mean(&w.ahead),
+                         w.ahead.most);
     }
     RUNG_CHECK(!out.failed, RUNG_NO_MEMORY, "no memory for a text");
     *text_out = out.data;
@@ -113,9 +113,8 @@ static json_t *distribution_json(const distribution *d)
 static rung_status write_file(const rung_trainer *t, const char *name, rungi_string *text)
 {
     char *path = rungi_path_join(t->run, name);
-    rung_status status = text->failed || !path
-                             ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for %s", name)
-                             : rungi_fs_write(path, text->data, text->size);
+    rung_status status = text->failed || !path ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for %s", name)
+                                               : rungi_fs_write(path, text->data, text->size);
     free(path);
     rungi_string_fini(text);
     return status;
@@ -127,17 +126,15 @@ static rung_status write_ranks(const rung_trainer *t)
     json_t *o = json_object(), *ranks = json_array();
     for (int r = 0; r < t->s->ranks; r++) {
         rungi_ps_worker w = worker(t, r);
-        json_array_append_new(
-            ranks, json_pack("{s:i, s:I, s:I, s:I, s:o, s:o}", "rank", r, "steps",
-                             (json_int_t)w.clock, "pushes", (json_int_t)w.pushes, "samples",
-                             (json_int_t)w.samples, "staleness", distribution_json(&w.staleness),
-                             "ahead", distribution_json(&w.ahead)));
+        json_array_append_new(ranks, json_pack("{s:i, s:I, s:I, s:I, s:o, s:o}", "rank", r, "steps",
+                                               (json_int_t)w.clock, "pushes", (json_int_t)w.pushes,
+                                               "samples", (json_int_t)w.samples, "staleness",
+                                               distribution_json(&w.staleness), "ahead",
+                                               distribution_json(&w.ahead)));
     }
-    json_object_set_new(o, "servers",
-                        json_integer(rungi_config_servers(t->s->c, t->s->ranks)));
-    json_object_set_new(o, "bound", t->s->c->ps.staleness < 0
-                                        ? json_null()
-                                        : json_integer(t->s->c->ps.staleness));
+    json_object_set_new(o, "servers", json_integer(rungi_config_servers(t->s->c, t->s->ranks)));
+    json_object_set_new(
+        o, "bound", t->s->c->ps.staleness < 0 ? json_null() : json_integer(t->s->c->ps.staleness));
     json_object_set_new(o, "ranks", ranks);
     rungi_json_print(o, true, &text);
     json_decref(o);
@@ -148,7 +145,7 @@ static rung_status write_ranks(const rung_trainer *t)
 static rung_status write_chart(const rung_trainer *t)
 {
     enum { DRAWN = 16 }; // workers
-    double (*y)[RUNGI_PS_COUNTS] = calloc(DRAWN, sizeof *y);
+    double(*y)[RUNGI_PS_COUNTS] = calloc(DRAWN, sizeof *y);
     char names[DRAWN][24];
     rungi_svg_series series[DRAWN];
     RUNG_CHECK(y, RUNG_NO_MEMORY, "no memory for staleness.svg");
