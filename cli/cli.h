@@ -125,7 +125,7 @@ typedef struct cli_progress {
     double best_accuracy, best_loss;
     bool ended;
     rung_train_event end;
-    char devices[2048]; // of the end
+    char *devices, *workers; // texts of the end, which do not outlive the event
 } cli_progress;
 
 void cli_progress_init(cli_progress *progress, FILE *out, bool quiet);

@@ -80,6 +80,7 @@ typedef struct rung_train_event {
     const char *devices; // END: of data_parallel what each device held and did; else NULL
     rung_status status;  // END
     const char *note;    // END: why, when it is not the planned end; else NULL
+    const char *workers; // END: of ps.mode async, what each did, a line each; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

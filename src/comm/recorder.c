@@ -43,6 +43,7 @@ static const char *const kinds[] = {
     [RUNGI_COMM_SEND] = "send",
     [RUNGI_COMM_RECEIVE] = "receive",
     [RUNGI_COMM_ALLOC] = "allocation",
+    [RUNGI_COMM_AWAIT] = "wait",
 };
 
 char *rungi_comm_text(const rungi_comm_what *what, char *out, size_t size)

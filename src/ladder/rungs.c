@@ -518,6 +518,42 @@ static bool pipeline_1f1b(const rungi_train_config *c, char *setting, size_t siz
     return schedule(c, RUNGI_PIPELINE_1F1B, setting, size, why, why_size);
 }
 
+// ---- parameter servers ------------------------------------------------------------------------
+
+static bool parameter_server(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
+             c->ddp.overlap ? " ddp.overlap=false" : "",
+             c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
+             c->ddp.compress != RUNG_F32 ? " ddp.compress=none" : "");
+    return true;
+}
+
+static rungi_effect parameter_server_effect(const rungi_train_config *c)
+{
+    return c->ddp.compress == RUNG_F32 ? RUNGI_EXACT : RUNGI_NUMERIC;
+}
+
+static bool ps_async(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy != RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "needs train.strategy parameter_server, which was not kept");
+    if (c->exact)
+        return say(why, why_size, "under exact nothing depends on who comes first");
+    if (c->ps.mode == RUNGI_PS_ASYNC)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "ps.mode=async");
+    return true;
+}
+
 const rungi_rung rungi_rungs[] = {
     {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
      .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
@@ -569,6 +605,10 @@ const rungi_rung rungi_rungs[] = {
     {"pipeline_1f1b", "micro-batches in turn forward and backward: fewer are held", RUNGI_NUMERIC,
      pipeline_1f1b, .effect_in = micro_effect,
      .not_kept = "not kept: batch normalization would see a micro-batch"},
+    {"parameter_server", "servers add gradients and update the weights", RUNGI_EXACT,
+     parameter_server, .effect_in = parameter_server_effect},
+    {"ps_async", "each worker updates the weights at its own pace", RUNGI_SEMANTIC, ps_async,
+     .not_kept = "not kept: the weights depend on who comes first"},
     {0},
 };
 

@@ -137,6 +137,9 @@ rung_status rungi_optimizer_step_with(rung_optimizer *optimizer, float *params, 
                                       const rung_optimizer_update *update,
                                       const rungi_optimizer_peers *peers,
                                       rung_optimizer_report *report_out);
+// Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
+rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update);
 
 // Does this update look at all gradients before it changes anything?
 bool rungi_optimizer_needs_all(const rung_optimizer_update *update);

@@ -224,7 +224,7 @@ static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
     return -1;
 }
 
-static rung_status check_update(const rung_optimizer *opt, const rung_optimizer_update *u)
+rung_status rungi_optimizer_check(const rung_optimizer *opt, const rung_optimizer_update *u)
 {
     const rung_rates *rates = &u->rates;
     RUNG_CHECK(rates->lr >= 0 && isfinite(rates->lr), RUNG_CONFIG,
@@ -353,7 +353,7 @@ rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const 
                                       const rungi_optimizer_peers *peers,
                                       rung_optimizer_report *report_out)
 {
-    RUNG_TRY(check_update(opt, u));
+    RUNG_TRY(rungi_optimizer_check(opt, u));
     rung_optimizer_report report = {.applied = true, .grad_norm = NAN, .clip = 1, .nonfinite = -1};
     double unscale = unscale_of(u);
     if (rungi_optimizer_needs_all(u)) {

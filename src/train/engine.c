@@ -223,6 +223,12 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *e)
     return e->exchange && e->total > 1 ? &e->balance : NULL;
 }
 
+void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *user)
+{
+    e->between = fn;
+    e->between_user = user;
+}
+
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;

@@ -62,8 +62,11 @@ typedef struct rungi_batch_view {
     int64_t count;        // samples of this rank; several ranks: may be 0
     int64_t global_count; // of all ranks; 0: count
     int64_t begin;        // place of this rank's first sample among those
-    bool stop;            // this rank wants to end after this step
-    int64_t waited;       // nanoseconds that this rank waited for the batch
+    // These samples are the whole batch: nothing is told to the other ranks, loss, gradients and
+    // statistics are its own. Not with exact. `begin` still counts for random operators.
+    bool alone;
+    bool stop;      // this rank wants to end after this step
+    int64_t waited; // nanoseconds that this rank waited for the batch
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
@@ -99,6 +102,11 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *engine);
 
 // Compiles the plans for batches of `count` samples (of all ranks) now instead of at the first one.
 rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
+
+// Called between the steps of plans from now on, where one thread computes: what others want of
+// this rank cannot wait for a whole pass. NULL: nothing is.
+typedef rung_status (*rungi_engine_between_fn)(void *user);
+void rungi_engine_between(rungi_engine *engine, rungi_engine_between_fn fn, void *user);
 
 // What ranks exchange; NULL: there is one. Borrowed.
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);

@@ -63,7 +63,9 @@ struct rungi_engine {
     int worker_device[RUNGI_MAX_SHARDS], workers;
     rungi_exchange *exchange; // NULL: one rank
     rungi_pipeline *pipeline; // NULL: the graph is whole
-    rungi_team *team;         // under exact: workers that run shards at once
+    rungi_engine_between_fn between;
+    void *between_user;
+    rungi_team *team; // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.
     rung_stream *streams[RUNGI_MAX_SHARDS];
@@ -99,6 +101,12 @@ struct rungi_engine {
 
 // Part `device` of `count` things that are cut over the devices.
 rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device);
+
+// Where the own samples of the batch under way begin among those that shards are counted over.
+static inline int64_t rungi_engine_origin(const rungi_engine *e)
+{
+    return e->batch->alone ? 0 : e->batch->begin;
+}
 
 // Own shard s of a batch of all ranks.
 static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)

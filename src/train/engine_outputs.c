@@ -94,7 +94,7 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
         size_t size = rungi_sample_bytes(e->model, value);
         RUNG_TRY(
             rungi_engine_send(e, member, e->options.replicas.output_device,
-                              e->gathered[i] + (size_t)(part.begin - e->batch->begin) * size,
+                              e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
                               e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
                               (uint64_t)part.count * size));
     }

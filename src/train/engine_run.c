@@ -44,7 +44,7 @@ static rung_status count_batch(rungi_engine *e)
         rungi_runtime *rt = &e->now[s]->instances[s]->rt;
         rt->seed = e->batch->seed;
         rt->step = e->batch->step;
-        rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
+        rt->sample_offset = e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
         rt->normalizer = e->counts;
     }
     if (e->criterion)
@@ -102,8 +102,15 @@ rung_status rungi_engine_phase(rungi_engine *e, int member, int mark)
 rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
                                    int end)
 {
-    return e->streams[member] ? rungi_instance_submit(instance, e->streams[member], begin, end)
-                              : rungi_instance_run(instance, begin, end);
+    int stride = e->between && !e->team ? 1 : end - begin;
+    for (int i = begin; i < end; i += stride) {
+        RUNG_TRY(e->streams[member]
+                     ? rungi_instance_submit(instance, e->streams[member], i, i + stride)
+                     : rungi_instance_run(instance, i, i + stride));
+        if (e->between && !e->team)
+            RUNG_TRY(e->between(e->between_user));
+    }
+    return RUNG_OK;
 }
 
 static float loss_of(const rungi_engine *e, int s)
@@ -244,7 +251,7 @@ static rung_status check_batch(rungi_engine *e)
     RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
     for (int s = 0; s < e->shards; s++)
         own += rungi_engine_part(e, e->whole, s).count;
-    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == b->begin, RUNG_INVALID,
+    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == rungi_engine_origin(e), RUNG_INVALID,
                "samples %" PRId64 " to %" PRId64 " of a batch of %" PRId64
                " are not this rank's part",
                b->begin, b->begin + b->count, e->whole);
@@ -259,13 +266,9 @@ static rung_status before_forward(rungi_engine *e)
     return rungi_engine_broadcast(e);
 }
 
-static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
-                       double *loss_out)
+static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *loss_out)
 {
     double losses[RUNGI_MAX_SHARDS], sum;
-    e->batch = batch;
-    e->count = batch->count;
-    e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
     if (e->pipeline) {
         RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
@@ -303,6 +306,28 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     if (loss_out)
         *loss_out = sum;
     return RUNG_OK;
+}
+
+static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
+                       double *loss_out)
+{
+    rungi_exchange *exchange = e->exchange;
+    int total = e->total, first = e->first;
+    e->batch = batch;
+    e->count = batch->count;
+    e->whole = batch->global_count && !batch->alone ? batch->global_count : batch->count;
+    RUNG_CHECK(!batch->alone || !e->options.exact, RUNG_INVALID,
+               "under exact no rank computes for itself");
+    if (batch->alone) {
+        e->exchange = NULL;
+        e->total = 1;
+        e->first = 0;
+    }
+    rung_status status = run_batch(e, training, loss, loss_out);
+    e->exchange = exchange;
+    e->total = total;
+    e->first = first;
+    return status;
 }
 
 rung_status rungi_engine_train(rungi_engine *e, const rungi_batch_view *batch, double *loss_out)

@@ -94,6 +94,13 @@ const rungi_option rungi_device_options[] = {
      .unit = "GFLOP/s",
      .help = "Emulates a device of this speed, for tests and studies: an operator takes no less "
              "time than it would there. 0: no limit."},
+    {.key = "device.slowdown",
+     .type = RUNGI_OPTION_REALS,
+     RUNGI_AT(rungi_device_config, slowdown),
+     .initial = "[]",
+     .range = ">= 1",
+     .help = "How many times slower than device.op_rate the device of each rank is, to study ranks "
+             "that are unequal; []: not at all."},
     {0},
 };
 

@@ -17,6 +17,7 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(ddp),
     TABLE(data_parallel),
     {rungi_pipeline_options_table, offsetof(rungi_train_config, pipeline), NULL},
+    TABLE(ps),
     TABLE(checkpoint),
     TABLE(plan),
     TABLE(memory),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/session.h"
+#include "train/session_servers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +25,13 @@ static int sharing(const rungi_session *s)
                                                            : rungi_comm_local_size(s->comm);
 }
 
+// How many times slower than device.op_rate this rank's device is.
+static double slowdown(const rungi_session *s)
+{
+    const rungi_reals *list = &s->c->device.slowdown;
+    return (size_t)s->rank < list->count ? list->data[s->rank] : 1;
+}
+
 static rung_status make_device(rungi_session *s)
 {
     const rungi_train_config *c = s->c;
@@ -35,6 +42,7 @@ static rung_status make_device(rungi_session *s)
     if (s->comm) {
         RUNG_TRY(rungi_train_config_check_ranks(rungi_config_options(s->config), c, s->ranks,
                                                 rungi_comm_local_size(s->comm)));
+        RUNG_TRY(rungi_train_config_check_counts(rungi_config_options(s->config), c, s->ranks));
         if (!threads)
             threads = cores > sharing(s) ? cores / sharing(s) : 1;
     }
@@ -43,6 +51,7 @@ static rung_status make_device(rungi_session *s)
     if (rungi_train_devices(c) > 1)
         return rungi_session_make_devices(s, &o);
     bool named = !s->comm || c->device.list.count > 1;
+    o.op_rate /= slowdown(s);
     RUNG_TRY(
         rung_device_create(s->context, named ? c->device.list.data[rank] : own, &o, &s->device));
     s->devices[0] = s->device;
@@ -96,6 +105,14 @@ static rung_status freeze(rungi_session *s)
     return RUNG_OK;
 }
 
+// Servers that gradients of all ranks go to; 0: none.
+static int sync_servers(const rungi_session *s)
+{
+    return s->comm && rungi_config_has_servers(s->c, s->ranks) && s->c->ps.mode == RUNGI_PS_SYNC
+               ? rungi_config_servers(s->c, s->ranks)
+               : 0;
+}
+
 static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
@@ -112,7 +129,8 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .exchange = {.comm = s->comm,
                                            .overlap = c->ddp.overlap,
                                            .bucket_bytes = c->ddp.bucket_size,
-                                           .compress = c->ddp.compress},
+                                           .compress = c->ddp.compress,
+                                           .servers = sync_servers(s)},
                               .replicas = rungi_session_replicas(s)};
     if (s->stages) {
         o.exchange.comm = NULL;
@@ -263,6 +281,7 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
+    rungi_session_destroy_servers(s);
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "optim/optimizer.h"
+#include "train/session_servers.h"
 #include "train/session_stages.h"
 
 // Batches, or micro-batches, that are kept at once, each in an arena of its own.
@@ -63,6 +64,8 @@ rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_
 {
     for (int d = 0; d < rungi_train_devices(s->c); d++)
         rungi_device_set_cap(s->devices[d], (uint64_t)s->c->memory.budget);
+    if (s->comm && rungi_config_is_async(s->c, s->ranks))
+        return rungi_session_make_servers(s, o);
     rungi_comm_part part = rungi_session_optimizer_part(s);
     uint64_t bytes = (uint64_t)part.count * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {

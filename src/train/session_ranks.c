@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/source.h"
 #include "optim/optimizer.h"
+#include "train/session_servers.h"
 #include "train/session_stages.h"
 
 // One "what\tvalue" a line: what training depends on.
@@ -110,14 +111,27 @@ rung_status rungi_session_agree(rungi_session *s)
 
 bool rungi_session_shards_optimizer(const rungi_session *s)
 {
-    return s->comm && s->c->ddp.shard_optimizer;
+    return s->comm && (s->c->ddp.shard_optimizer || rungi_config_has_servers(s->c, s->ranks));
 }
 
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
 {
     int64_t size = s->state->flat_size;
+    if (rungi_config_has_servers(s->c, s->ranks)) {
+        int servers = rungi_config_servers(s->c, s->ranks);
+        int own = rungi_ps_hosted(s->ranks, servers, s->rank);
+        return own < 0 ? (rungi_comm_part){0, 0} : rungi_ps_range(size, servers, own);
+    }
     return rungi_session_shards_optimizer(s) ? rungi_comm_part_of(size, s->ranks, s->rank)
                                              : (rungi_comm_part){0, size};
+}
+
+// Every rank's part of data[the state's size] comes to all.
+static rung_status give_parts(const rungi_session *s, float *data, const char *label)
+{
+    int servers =
+        rungi_config_has_servers(s->c, s->ranks) ? rungi_config_servers(s->c, s->ranks) : s->ranks;
+    return rungi_exchange_pull(s->comm, servers, data, s->state->flat_size, label);
 }
 
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
@@ -126,14 +140,15 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
     rung_state *state = s->state;
     if (s->stages)
         return rungi_session_update_stages(s, update, report_out);
+    if (s->servers)
+        return rungi_session_push(s, update, step, report_out);
     int64_t began = rungi_now(s->context);
     RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
     rungi_engine_note_update(s->engine, rungi_now(s->context) - began);
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
-    rung_status status = rungi_comm_all_gather(s->comm, state->params, state->flat_size, RUNG_F32,
-                                               "updated parameters");
+    rung_status status = give_parts(s, state->params, "updated parameters");
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
     return status;
 }
@@ -150,8 +165,7 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather)
         if (!gather)
             continue;
         memcpy(s->whole_state[k] + begin, own, (size_t)(end - begin) * sizeof(float));
-        RUNG_TRY(rungi_comm_all_gather(s->comm, s->whole_state[k], size, RUNG_F32,
-                                       "the optimizer's state"));
+        RUNG_TRY(give_parts(s, s->whole_state[k], "the optimizer's state"));
     }
     return RUNG_OK;
 }

@@ -50,9 +50,10 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed;   // several ranks: one of them was asked to stop
-    bool stopped;  // fit ends because of that
-    int straggler; // rank that was told to be slow; -1: none
+    bool agreed;     // several ranks: one of them was asked to stop
+    bool stopped;    // fit ends because of that
+    int straggler;   // rank that was told to be slow; -1: none
+    int64_t counted; // ps.mode async, rank 0: samples of all workers so far
 
     size_t bad_listed; // of the session's bad samples
 
@@ -148,6 +149,17 @@ rung_status rungi_trainer_share_failure(rung_trainer *t, int rank);
 void rungi_trainer_pipeline_json(const rung_trainer *t, json_t *o);
 // RUNG_DIVERGED naming the first tensor of a joined checkpoint that is not finite.
 rung_status rungi_trainer_check_stages(const rung_trainer *t);
+// trainer_servers.c: workers of ps.mode async. `samples`: those of all workers since this was last
+// asked, on rank 0, and this rank's in the step elsewhere; of other strategies those of the batch.
+int64_t rungi_trainer_samples(rung_trainer *t, const rung_batch *batch);
+// Collective: as rungi_session_meet, and what was done so far is counted.
+rung_status rungi_trainer_meet(rung_trainer *t);
+// Adds what the scheduler knows of the workers to a line of metrics.jsonl; writes ranks.json and
+// staleness.svg. Not collective; nothing of other strategies.
+void rungi_trainer_servers_json(const rung_trainer *t, json_t *o);
+rung_status rungi_trainer_servers_write(const rung_trainer *t);
+// The same as a line a worker; NULL of other strategies. Freed by the caller.
+rung_status rungi_trainer_servers_text(const rung_trainer *t, char **text_out);
 
 // trainer_eval.c
 rung_status rungi_trainer_evaluate_own(rung_trainer *t, rung_eval_result *result_out);

@@ -71,6 +71,20 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
+static void add_servers(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int servers = rungi_config_servers(c, s->ranks);
+    rungi_string_add(out, "; %d parameter server%s, %s", servers, servers == 1 ? "" : "s",
+                     c->ps.mode == RUNGI_PS_SYNC ? "sync" : "async");
+    if (c->ps.mode == RUNGI_PS_ASYNC && c->ps.staleness < 0)
+        rungi_string_add(out, ", no bound of staleness");
+    else if (c->ps.mode == RUNGI_PS_ASYNC)
+        rungi_string_add(out, ", at most %" PRId64 " step%s ahead", c->ps.staleness,
+                         c->ps.staleness == 1 ? "" : "s");
+    rungi_string_add(out, "\n");
+}
+
 static void add_ranks(const rungi_session *s, rungi_string *out)
 {
     const rungi_train_config *c = s->c;
@@ -88,6 +102,10 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
     if (s->stages) {
         rungi_string_add(out, "\n");
         rungi_session_stages_text(s, out);
+        return;
+    }
+    if (rungi_config_has_servers(c, s->ranks)) {
+        add_servers(s, out);
         return;
     }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
