@@ -106,6 +106,13 @@ extern int cli_exit_status;
 rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,
                                rung_context **context_out);
 
+// The environment variable in which rung train --procs tells its ranks its process number.
+#define CLI_SUPERVISOR "RUNG_SUPERVISOR"
+// A rank that rung train --procs started must not outlive it: when the launcher dies it is killed,
+// and when the launcher ends it because the supervisor is gone it ends at once, without a
+// checkpoint. Does nothing in other processes.
+void cli_follow_supervisor(void);
+
 // From now on SIGINT, SIGTERM and SIGUSR1 ask `trainer` to stop; a second one ends the process at
 // once. NULL ends this.
 void cli_stop_watch(rung_trainer *trainer);

@@ -75,6 +75,9 @@ static rung_status build(const cli_arguments *arguments, const char *program, co
 // What Open MPI needs to be told in containers and on small machines; other MPIs do not look.
 static void prepare_environment(void)
 {
+    char own[32];
+    snprintf(own, sizeof own, "%ld", (long)getpid());
+    setenv(CLI_SUPERVISOR, own, 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);

@@ -19,6 +19,10 @@ static rung_status make_exact(rungi_engine *e, int threads)
                "exact with %d ranks: there must be 1, 2, 4, ... of them, at most train.shards, "
                "which is %d",
                ranks, s);
+    RUNG_CHECK(!e->options.synchronize || s == ranks, RUNG_INVALID,
+               "synchronized batch normalization needs one shard for each rank: there are %d "
+               "shards, %d ranks",
+               s, ranks);
     e->total = s;
     e->shards = s / ranks;
     e->first = e->exchange ? rungi_exchange_rank(e->exchange) * e->shards : 0;
@@ -45,6 +49,8 @@ static rung_status make(rungi_engine *e)
                e->total, RUNGI_MAX_SHARDS);
     if (e->exchange)
         rungi_straggler_init(&e->balance, e->total);
+    if (e->exchange && e->total > 1 && e->options.synchronize)
+        rungi_engine_meet_init(e);
     e->threads = threads;
     e->grads[0] = e->state->grads;
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
@@ -116,6 +122,7 @@ void rungi_engine_destroy(rungi_engine **engine)
     free(e->gathered_bytes);
     rungi_exchange_destroy(&e->exchange);
     rungi_array_fini(&e->divided);
+    rungi_array_fini(&e->zeros);
     free(e->numbers);
     free(e->counts);
     free(e);
@@ -136,6 +143,7 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .synchronize = e->group.size > 1,
                                   .tuning = e->options.tuning,
                                   .recompute = e->options.recompute,
                                   .recompute_layers = e->options.recompute_layers,

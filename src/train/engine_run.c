@@ -59,6 +59,7 @@ static rung_status count_batch(rungi_engine *e)
         rt->step = e->batch->step;
         rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
         rt->normalizer = e->counts;
+        rt->group = e->group.size && e->training ? &e->group : NULL;
     }
     e->stop = e->batch->stop;
     return e->exchange ? rungi_engine_share_counts(e) : RUNG_OK;
@@ -235,6 +236,8 @@ static rung_status compute(rungi_engine *e)
     if (!e->active) {
         if (e->training)
             clear_gradients(e);
+        if (e->training && e->group.size)
+            return rungi_engine_meet_idle(e, overlaps(e));
         for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
@@ -280,14 +283,18 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     e->count = batch->count;
     e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
+    e->met = 0;
+    e->met_bad = -1;
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     RUNG_TRY(bind(e));
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
-    if (e->exchange)
+    if (e->exchange) {
         e->began = rungi_now(rung_device_context(e->state->device));
+        rungi_exchange_step(e->exchange, (int64_t)batch->step, e->began);
+    }
     RUNG_TRY(compute(e));
     for (int s = 0; s < e->active; s++)
         losses[s] = e->losses[s];

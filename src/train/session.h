@@ -60,6 +60,7 @@ typedef struct rungi_session {
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
+    float *heads; // of ddp.shard_optimizer: first gradients of each rank's part, shared; or NULL
     rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
@@ -149,6 +150,8 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
+// ddp.sync_batch_norm. Refuses what it cannot be combined with.
+rung_status rungi_session_synchronize(const rungi_session *session, bool *synchronize_out);
 // The optimizer's step: as rung_optimizer_step, which with ddp.shard_optimizer is followed by
 // giving this rank's parameters to the others.
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,

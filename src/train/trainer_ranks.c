@@ -74,7 +74,7 @@ bool rungi_trainer_writes(const rung_trainer *t)
 
 void rungi_trainer_watch_balance(rung_trainer *t)
 {
-    static const char *const causes[] = {"waiting for data", "computing"};
+    static const char *const causes[] = {"waiting for data", "computing", "its link"};
     const rungi_straggler *balance = rungi_engine_balance(t->s->engine);
     rungi_straggler_verdict v;
     // Each window of steps is looked at once.
@@ -88,34 +88,6 @@ void rungi_trainer_watch_balance(rung_trainer *t)
                   t->at.step + 1, rank, (v.slowness - 1) * 100, v.own * 1e3, causes[v.cause],
                   v.others * 1e3);
     t->straggler = rank;
-}
-
-rung_status rungi_trainer_write_balance(const rung_trainer *t)
-{
-    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
-    if (!b || !b->steps)
-        return RUNG_OK;
-    rungi_string text = {0};
-    json_t *o = json_object(), *ranks = json_array();
-    for (int r = 0; r < b->ranks; r++) {
-        double steps = (double)b->steps;
-        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f}", "rank", r, "wait_ms",
-                                               b->sums[r][RUNGI_STRAGGLER_DATA] * 1e3 / steps,
-                                               "compute_ms",
-                                               b->sums[r][RUNGI_STRAGGLER_COMPUTE] * 1e3 / steps));
-    }
-    json_object_set_new(o, "steps", json_integer(b->steps));
-    json_object_set_new(o, "imbalance", rungi_json_real(rungi_straggler_imbalance(b)));
-    json_object_set_new(o, "ranks", ranks);
-    rungi_json_print(o, true, &text);
-    json_decref(o);
-    char *path = rungi_path_join(t->run, "ranks.json");
-    rung_status status = text.failed || !path
-                             ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for ranks.json")
-                             : rungi_fs_write(path, text.data, text.size);
-    free(path);
-    rungi_string_fini(&text);
-    return status;
 }
 
 rung_status rungi_trainer_same_step(rung_trainer *t)
