@@ -78,6 +78,8 @@ __attribute__((constructor)) static void begin(void)
         pthread_detach(thread);
 }
 
+#define SEEN __attribute__((visibility("default"))) // by all, in place of the library's
+
 // ---- allocation -------------------------------------------------------------------------------
 
 #define REAL(type, name, ...)         \
@@ -93,19 +95,19 @@ static bool refuses(size_t size)
     return true;
 }
 
-void *malloc(size_t size)
+SEEN void *malloc(size_t size)
 {
     REAL(void *, malloc, size_t);
     return refuses(size) ? NULL : real(size);
 }
 
-void *realloc(void *data, size_t size)
+SEEN void *realloc(void *data, size_t size)
 {
     REAL(void *, realloc, void *, size_t);
     return refuses(size) ? NULL : real(data, size);
 }
 
-void *aligned_alloc(size_t alignment, size_t size)
+SEEN void *aligned_alloc(size_t alignment, size_t size)
 {
     REAL(void *, aligned_alloc, size_t, size_t);
     return refuses(size) ? NULL : real(alignment, size);
@@ -114,7 +116,7 @@ void *aligned_alloc(size_t alignment, size_t size)
 // glibc's own: dlsym itself calls calloc.
 extern void *__libc_calloc(size_t count, size_t size);
 
-void *calloc(size_t count, size_t size)
+SEEN void *calloc(size_t count, size_t size)
 {
     return size && refuses(count > SIZE_MAX / size ? SIZE_MAX : count * size)
                ? NULL

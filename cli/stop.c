@@ -14,6 +14,7 @@
 // A signal handler reaches nothing but what is global.
 static rung_trainer *volatile watched;
 static volatile sig_atomic_t received;
+static bool obeyed;
 
 static char supervisor_stat[64]; // "/proc/PID/stat" of rung train --procs, or ""
 
@@ -49,21 +50,33 @@ static void on_signal(int number)
         rung_trainer_stop(watched);
 }
 
+static void handle(int number, void (*handler)(int))
+{
+    // SA_RESTART: a write that is under way when the signal comes must not fail.
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
 void cli_stop_watch(rung_trainer *trainer)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+    if (watched && !trainer)
+        obeyed = rung_trainer_stopped(watched);
     watched = trainer;
-    // SA_RESTART: a write that is under way when the signal comes must not fail.
-    struct sigaction action = {.sa_handler = trainer ? on_signal : SIG_DFL, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &action, NULL);
+        handle(numbers[i], trainer ? on_signal : SIG_DFL);
+    if (trainer && received) // it came before there was a trainer
+        rung_trainer_stop(trainer);
 }
 
-void cli_follow_supervisor(void)
+void cli_ranks_begin(void)
 {
     const char *pid = getenv(CLI_SUPERVISOR);
-    if (!pid || !rung_ranks_launched())
+    if (!rung_ranks_launched())
+        return;
+    handle(SIGTERM, on_signal);
+    if (!pid)
         return;
     snprintf(supervisor_stat, sizeof supervisor_stat, "/proc/%ld/stat", atol(pid));
     pid_t launcher = getppid();
@@ -75,4 +88,9 @@ void cli_follow_supervisor(void)
 int cli_stop_signal(void)
 {
     return received;
+}
+
+bool cli_stop_obeyed(void)
+{
+    return received && obeyed;
 }

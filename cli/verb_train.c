@@ -168,7 +168,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     rung_status status = check_options(arguments);
     if (status != RUNG_OK)
         return status;
-    cli_follow_supervisor();
+    cli_ranks_begin();
     if (old)
         return procs ? start_procs(arguments) : resume(context, arguments, old);
     status = cli_load_config(context, arguments, arguments->words[0], &config);

@@ -128,8 +128,8 @@ RUNG_API int rung_trainer_rank(const rung_trainer *trainer);
 // Did mpirun or srun start this program as one of several processes?
 RUNG_API bool rung_ranks_launched(void);
 
-// What each rank of a run last did, a line each, for people: after processes have died. Freed with
-// free(). Errors: RUNG_NOT_FOUND when the run had one rank.
+// What each rank of a run last did, a line each, for people: after processes have died. The rank at
+// fault comes first. Freed with free(). Errors: RUNG_NOT_FOUND when the run had one rank.
 RUNG_API rung_status rung_ranks_text(const char *run, char **text_out);
 
 // Programs that mpirun or srun starts as several processes train together: every process makes a
@@ -152,6 +152,9 @@ RUNG_API void rung_trainer_destroy(rung_trainer **trainer);
 // a loss or gradient that is not finite, naming step and tensor (checkpoints stay as they are);
 // those of data, disk and memory.
 RUNG_API rung_status rung_trainer_fit(rung_trainer *trainer, const rung_observer *observer);
+
+// Did fit end because it was asked to?
+RUNG_API bool rung_trainer_stopped(const rung_trainer *trainer);
 
 // Asks fit to end after the step under way. May be called from a signal handler.
 RUNG_API void rung_trainer_stop(rung_trainer *trainer);

@@ -3,6 +3,7 @@
 // are made on a thread that is given up when the time is over, and who is missing is named by a
 // board that does without MPI (launch.h).
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/context.h"
 #include "base/error.h"
@@ -84,7 +85,7 @@ static rung_status creation_start(const rungi_comm_mpi_options *options, int thr
 }
 
 // Who is missing, or fell while the others wait; RUNG_OK: nobody yet.
-static rung_status look_around(const rungi_launch *launch, const rungi_board *board, int64_t waited,
+static rung_status look_around(const rungi_launch *launch, rungi_board *board, int64_t waited,
                                const rungi_comm_mpi_options *o, int *fallen, int64_t *fallen_since)
 {
     int64_t stall = o->stall > 0 ? o->stall : RUNGI_MPI_STALL;
@@ -95,7 +96,8 @@ static rung_status look_around(const rungi_launch *launch, const rungi_board *bo
         *fallen = rank;
         *fallen_since = waited;
     }
-    RUNG_CHECK(rank < 0 || waited - *fallen_since < stall, RUNG_CANCELLED,
+    bool dead = rank >= 0 && strcmp(why, RUNGI_BOARD_DIED) == 0; // else it may be woken
+    RUNG_CHECK(rank < 0 || (!dead && waited - *fallen_since < stall), RUNG_CANCELLED,
                "rank %d %s while the processes met", rank * o->threads, why);
     if (waited < timeout)
         return RUNG_OK;
@@ -116,7 +118,7 @@ static rung_status look_around(const rungi_launch *launch, const rungi_board *bo
     return status;
 }
 
-static rung_status creation_wait(creation *c, const rungi_launch *launch, const rungi_board *board)
+static rung_status creation_wait(creation *c, const rungi_launch *launch, rungi_board *board)
 {
     const rung_clock *clock = rungi_clock_monotonic();
     int64_t began = clock->now(clock->user), since = 0;

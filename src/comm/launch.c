@@ -65,6 +65,7 @@ rung_status rungi_launch_read(rungi_launch *out)
 typedef struct entry {
     rungi_word pid;   // 0: has not come
     rungi_word began; // of the process, in ticks since boot
+    rungi_word named; // the rank for whose death it gives up, + 1; 0: none
 } entry;
 
 struct rungi_board {
@@ -105,8 +106,8 @@ static const char *fallen(const entry *e)
         return NULL;
     bool same = rungi_process_began(pid, &state) == (int64_t)atomic_load(&e->began);
     if (!same || state == 'Z' || state == 'X')
-        return "has died";
-    return state == 'T' || state == 't' ? "was stopped" : NULL;
+        return RUNGI_BOARD_DIED;
+    return state == 'T' || state == 't' ? RUNGI_BOARD_STOPPED : NULL;
 }
 
 rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_out)
@@ -131,8 +132,9 @@ rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_ou
     b->entries = data;
     for (int r = 0; r < launch->size; r++) // of a job that had the same name
         if (fallen(&b->entries[r]))
-            atomic_store(&b->entries[r].pid, 0);
+            atomic_store(&b->entries[r].pid, 0), atomic_store(&b->entries[r].named, 0);
     entry *own = &b->entries[launch->rank];
+    atomic_store(&own->named, 0);
     atomic_store(&own->began, (uint64_t)rungi_process_began(getpid(), NULL));
     atomic_store(&own->pid, (uint64_t)getpid());
     *board_out = b;
@@ -151,14 +153,22 @@ void rungi_board_close(rungi_board **board, bool remove)
     *board = NULL;
 }
 
-int rungi_board_fallen(const rungi_board *b, const char **why)
+int rungi_board_fallen(rungi_board *b, const char **why)
 {
-    for (int r = 0; r < b->launch.size; r++) {
+    int found = -1;
+    // What others have given up for comes before what follows from it.
+    for (int r = 0; r < b->launch.size && found < 0; r++) {
+        found = r == b->launch.rank ? -1 : (int)atomic_load(&b->entries[r].named) - 1;
+        *why = RUNGI_BOARD_DIED;
+    }
+    for (int r = 0; r < b->launch.size && found < 0; r++) {
         *why = r == b->launch.rank ? NULL : fallen(&b->entries[r]);
         if (*why)
-            return r;
+            found = r;
     }
-    return -1;
+    if (found >= 0 && strcmp(*why, RUNGI_BOARD_DIED) == 0)
+        atomic_store(&b->entries[b->launch.rank].named, (uint64_t)found + 1);
+    return found;
 }
 
 int rungi_board_missing(const rungi_board *b, rungi_string *out)

@@ -32,9 +32,12 @@ rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_ou
 // Takes the file away, when all have met, or nobody waits any more; and forgets the board.
 void rungi_board_close(rungi_board **board, bool remove);
 
-// The first process that came but is stopped (SIGSTOP) or gone; -1: none. `why` is set to words for
-// it ("was stopped").
-int rungi_board_fallen(const rungi_board *board, const char **why);
+// The first process that came but is gone or stopped (SIGSTOP); -1: none. `why` is set to words for
+// it.
+#define RUNGI_BOARD_DIED "has died"
+#define RUNGI_BOARD_STOPPED "was stopped"
+// For one that died this process is taken to give up: others are told of the same one.
+int rungi_board_fallen(rungi_board *board, const char **why);
 // "ranks 2-3" of the processes that have not come; how many.
 int rungi_board_missing(const rungi_board *board, rungi_string *out);
 
