@@ -358,6 +358,21 @@ static bool ddp_shard(const rungi_train_config *c, char *setting, size_t size, c
     return true;
 }
 
+static bool ddp_sync_norm(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (strcmp(c->model.name, "resnet18") != 0)
+        return say(why, why_size, "the model has no batch normalization");
+    if (c->ddp.sync_batch_norm)
+        return say(why, why_size, "the base has it already");
+    if (c->exact && c->train.shards != c->train.ranks)
+        return say(why, why_size, "under exact it needs a shard for each rank");
+    snprintf(setting, size, "ddp.sync_batch_norm=true");
+    return true;
+}
+
 static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
@@ -589,6 +604,8 @@ const rungi_rung rungi_rungs[] = {
     {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
     {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
+    {"ddp_sync_norm", "batch normalization by the whole batch's statistics", RUNGI_SEMANTIC,
+     ddp_sync_norm, .not_kept = "not kept: it changes what is trained"},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
     {"data_parallel", "all devices of device.list, each with a part of the batch", RUNGI_NUMERIC,
      data_parallel, .effect_in = data_parallel_effect,

@@ -68,6 +68,7 @@ struct rung_optimizer {
     int64_t part_elements, part_offset; // of the runs: how many, and how many come before
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
+    bool sums_given; // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];
@@ -111,6 +112,13 @@ void rungi_optimizer_plan(rung_optimizer *optimizer);
 // or infinity, or -1. Keeps each segment's norm.
 double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, double scale,
                             int threads, int64_t *nonfinite_out);
+
+// The norm of an optimizer that is sharded over ranks, which have the gradients of their parts
+// alone: the sums of squares of the blocks that begin in its part, zeros for the others. Once the
+// caller has added them over the ranks, in place, the next norm is made of them. A block that
+// reaches over the end of a part needs the gradients behind it: at most RUNGI_OPTIM_BLOCK.
+void rungi_optimizer_part_sums(rung_optimizer *optimizer, const float *grads, int threads,
+                               double **sums_out, int64_t *count_out);
 
 // Factor that brings a gradient of that norm down to max_norm, as torch.nn.utils.clip_grad_norm_:
 // min(1, max_norm / (norm + 1e-6)).

@@ -17,6 +17,8 @@ static rung_status make(rungi_engine *e)
     RUNG_TRY(rungi_engine_place(e, threads));
     if (e->exchange)
         rungi_straggler_init(&e->balance, rungi_exchange_ranks(e->exchange));
+    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1)
+        rungi_engine_meet_init(e);
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
     e->gathered = calloc(e->model->outputs.count + 1, sizeof *e->gathered);
     e->gathered_bytes = calloc(e->model->outputs.count + 1, sizeof *e->gathered_bytes);
@@ -78,6 +80,7 @@ void rungi_engine_destroy(rungi_engine **engine)
     free(e->gathered_bytes);
     rungi_exchange_destroy(&e->exchange);
     rungi_array_fini(&e->divided);
+    rungi_array_fini(&e->zeros);
     free(e->numbers);
     free(e->counts);
     free(e);
@@ -98,6 +101,7 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .synchronize = e->group.size > 1,
                                   .tuning = e->options.tuning,
                                   .recompute = e->options.recompute,
                                   .recompute_layers = e->options.recompute_layers,

@@ -11,7 +11,8 @@
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
-// exact also with the bits that any other number of ranks gives.
+// exact also with the bits that any other number of ranks gives. With `synchronize` the ranks meet
+// in batch normalization, which then sees the whole batch: under exact a rank has one shard then.
 //
 // Several devices of one process share each batch in one engine: engine_replicas.h.
 #ifndef RUNGI_TRAIN_ENGINE_H
@@ -43,7 +44,8 @@ typedef struct rungi_engine_options {
     rung_recompute recompute;            // of training plans
     const char *const *recompute_layers; // borrowed
     int n_recompute_layers;
-    uint64_t budget; // bytes of each arena; 0: no limit
+    uint64_t budget;  // bytes of each arena; 0: no limit
+    bool synchronize; // batch normalization in training by the statistics of all ranks
     // Ranks: comm NULL: there is one. Its timeline is the engine's.
     rungi_exchange_options exchange;
     rungi_replicas_options replicas; // not with ranks

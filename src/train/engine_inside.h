@@ -93,8 +93,15 @@ struct rungi_engine {
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
     int bad_rank;
-    int64_t began; // of computing, when the ranks had met; then what it took
+    int64_t began;  // of computing, when the ranks had met; then what it took
+    int64_t linked; // rungi_exchange_link_time at the last training step
     rungi_straggler balance;
+    // Synchronized steps: the group (size 0: there are none), what a rank without samples gives;
+    // of the call under way, nanoseconds of meeting and the first rank that was not finite.
+    rungi_group group;
+    RUNGI_ARRAY(double) zeros;
+    int64_t met;
+    int met_bad;
     char **gathered; // with a team, by output: its values of all shards
     size_t *gathered_bytes;
 };
@@ -207,6 +214,10 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);
 rung_status rungi_engine_share_statistics(rungi_engine *e);
 rung_status rungi_engine_share_gradients(rungi_engine *e);
+// engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
+// samples (`overlaps`: starting buckets where they do).
+void rungi_engine_meet_init(rungi_engine *e);
+rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps);
 // The sum of `count` numbers as the fixed tree adds them.
 double rungi_engine_tree_sum(const double *values, int count);
 

@@ -46,6 +46,7 @@ static rung_status count_batch(rungi_engine *e)
         rt->step = e->batch->step;
         rt->sample_offset = e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
         rt->normalizer = e->counts;
+        rt->group = e->group.size && e->training ? &e->group : NULL;
     }
     if (e->criterion)
         rungi_criterion_count(e);
@@ -218,6 +219,8 @@ static rung_status compute(rungi_engine *e, bool loss)
     if (!e->active) {
         if (e->training)
             clear_gradients(e);
+        if (e->training && e->group.size)
+            return rungi_engine_meet_idle(e, overlaps(e));
         for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
@@ -270,6 +273,8 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
 {
     double losses[RUNGI_MAX_SHARDS], sum;
     e->training = training;
+    e->met = 0;
+    e->met_bad = -1;
     if (e->pipeline) {
         RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
         RUNG_TRY(rungi_pipeline_run(e->pipeline, loss, &sum));
@@ -289,8 +294,10 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
-    if (e->exchange)
+    if (e->exchange) {
         e->began = rungi_engine_clock_now(e);
+        rungi_exchange_step(e->exchange, (int64_t)e->batch->step, e->began);
+    }
     RUNG_TRY(compute(e, loss));
     int count = e->criterion ? e->criterion->count : e->active;
     for (int s = 0; s < count; s++)

@@ -130,6 +130,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                            .overlap = c->ddp.overlap,
                                            .bucket_bytes = c->ddp.bucket_size,
                                            .compress = c->ddp.compress,
+                                           .owned = rungi_session_owns_gradients(s),
                                            .servers = sync_servers(s)},
                               .replicas = rungi_session_replicas(s)};
     if (s->stages) {
@@ -139,6 +140,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                               .micro = s->stages->micro,
                                               .schedule = c->pipeline.schedule};
     }
+    RUNG_TRY(rungi_session_synchronize(s, &o.synchronize));
     RUNG_TRY(rungi_session_memory_options(s, &o));
     return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
@@ -282,6 +284,8 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
     rungi_session_destroy_servers(s);
+    if (s->heads)
+        rungi_comm_free(s->comm, s->heads);
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);

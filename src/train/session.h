@@ -68,6 +68,7 @@ typedef struct rungi_session {
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
+    float *heads; // of ddp.shard_optimizer: first gradients of each rank's part, shared; or NULL
     rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
@@ -169,6 +170,8 @@ void rungi_session_balance_text(const rungi_session *s, rungi_string *out);
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
+// ddp.sync_batch_norm. Refuses what it cannot be combined with.
+rung_status rungi_session_synchronize(const rungi_session *session, bool *synchronize_out);
 // The optimizer's step: as rung_optimizer_step, which is followed by giving this rank's parameters
 // to the others where the optimizer is cut over the ranks. Of ps.mode async: a push (grad_norm is
 // that of this rank's gradient).
@@ -189,6 +192,8 @@ int64_t rungi_session_samples_of_all(const rungi_session *s);
 // Is the optimizer's state cut over the ranks (ddp.shard_optimizer, parameter servers)? And this
 // rank's part of it, or all.
 bool rungi_session_shards_optimizer(const rungi_session *s);
+// Are gradients summed for their owners alone (ddp.shard_optimizer)?
+bool rungi_session_owns_gradients(const rungi_session *s);
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
 // Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
 // apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is

@@ -209,14 +209,18 @@ typedef struct rungi_loop_config {
     bool overfit_one_batch;
 } rungi_loop_config;
 
+enum { RUNGI_ALL_RANKS = -1 };
+
 typedef struct rungi_ddp_config {
     bool overlap;
+    bool sync_batch_norm;
     bool shard_optimizer;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
     int64_t link_delay;  // nanoseconds
     double link_rate;    // GB/s; 0: as fast as memory
+    int64_t link_rank;   // the rank that has such a link; all: RUNGI_ALL_RANKS
 } rungi_ddp_config;
 
 typedef enum rungi_replica_norm {

@@ -152,6 +152,8 @@ void rung_trainer_destroy(rung_trainer **trainer)
     rungi_session_destroy(&t->s);
     free(t->confusion);
     free(t->seen);
+    rungi_exchanged_fini(&t->exchanged);
+    rungi_string_fini(&t->trace);
     free(t->run);
     free(t);
     rungi_crew_destroy(&crew);

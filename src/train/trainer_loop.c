@@ -368,6 +368,8 @@ static rung_status conclude(rung_trainer *t, rung_status status)
     if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
     RUNG_TRY(save(t, false, true));
+    RUNG_TRY(rungi_trainer_gather_exchange(t));
+    RUNG_TRY(rungi_trainer_gather_trace(t));
     return status;
 }
 
@@ -409,6 +411,8 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
     t->stopped = t->agreed = false;
+    rungi_exchanged_fini(&t->exchanged);
+    t->trace.size = 0;
     t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
     rungi_windows_begin(t);
     rung_status status = prepare(t);

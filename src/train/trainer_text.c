@@ -117,6 +117,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
                      c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
 }
 
+static void add_norm(const rungi_session *s, rungi_string *out)
+{
+    if (s->c->ddp.sync_batch_norm)
+        rungi_string_add(out,
+                         "norm       batch normalization by the statistics of the whole batch, "
+                         "synchronized over %d rank%s\n",
+                         s->ranks, s->ranks == 1 ? "" : "s");
+}
+
 static void add_recompute(const rungi_train_config *c, rungi_string *out)
 {
     const rungi_texts *list = &c->memory.recompute;
@@ -158,6 +167,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
         add_ranks(s, &out);
     if (rungi_train_devices(c) > 1)
         rungi_session_replicas_text(s, &out);
+    add_norm(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
                      s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
