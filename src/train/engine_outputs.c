@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 size_t rungi_sample_bytes(const rung_graph *graph, int value)
 {

@@ -44,7 +44,8 @@ static rung_status count_batch(rungi_engine *e)
         rungi_runtime *rt = &e->now[s]->instances[s]->rt;
         rt->seed = e->batch->seed;
         rt->step = e->batch->step;
-        rt->sample_offset = e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
+        rt->sample_offset =
+            e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
         rt->normalizer = e->counts;
         rt->group = e->group.size && e->training ? &e->group : NULL;
     }
@@ -254,7 +255,8 @@ static rung_status check_batch(rungi_engine *e)
     RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
     for (int s = 0; s < e->shards; s++)
         own += rungi_engine_part(e, e->whole, s).count;
-    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == rungi_engine_origin(e), RUNG_INVALID,
+    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == rungi_engine_origin(e),
+               RUNG_INVALID,
                "samples %" PRId64 " to %" PRId64 " of a batch of %" PRId64
                " are not this rank's part",
                b->begin, b->begin + b->count, e->whole);
