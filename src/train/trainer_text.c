@@ -134,6 +134,8 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    else if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        rungi_string_add(&out, "ranks      1, worker and server at once\n");
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
                      s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
                      threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
