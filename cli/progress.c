@@ -133,7 +133,9 @@ void cli_progress_event(void *user, const rung_train_event *e)
     if (e->kind == RUNG_EVENT_END) {
         p->end = *e;
         p->ended = true;
+        free(p->devices);
         free(p->workers);
+        p->devices = e->devices ? strdup(e->devices) : NULL;
         p->workers = e->workers ? strdup(e->workers) : NULL;
     }
     if (p->quiet)
@@ -197,6 +199,8 @@ static void summarize(const cli_progress *p)
     fprintf(p->out, "memory   peak %.1f MiB of the device (%.1f MiB reserved), process %.1f MiB\n",
             (double)p->end.peak_live / (1 << 20), (double)p->end.peak_reserved / (1 << 20),
             (double)p->end.peak_resident / (1 << 20));
+    if (p->devices && *p->devices)
+        fprintf(p->out, "devices  %s\n", p->devices);
     if (p->best_step > 0)
         fprintf(p->out, "best     accuracy %.4f, loss %.4f at step %" PRId64 "\n", p->best_accuracy,
                 plain(p->best_loss), p->best_step);

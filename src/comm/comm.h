@@ -43,6 +43,8 @@ typedef struct rungi_comm_options {
     // under way at once share the link: their delays add up.
     int64_t delay;     // nanoseconds of each call
     double delay_byte; // nanoseconds of each byte of its data
+    bool delay_one;    // only the link of rank `delay_rank` is like that
+    int delay_rank;
     // Folder in which each rank's flight recorder lies as a mapped file, rank-N.calls; NULL: none
     // is kept on disk.
     const char *recorder;
@@ -107,6 +109,9 @@ rung_status rungi_comm_all_reduce(rungi_comm *comm, void *data, int64_t count, r
 // undefined afterwards.
 rung_status rungi_comm_reduce_scatter(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
                                       rungi_comm_op op, const char *label);
+// In place: root's data becomes the result, that of the others is undefined afterwards.
+rung_status rungi_comm_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                              rungi_comm_op op, int root, const char *label);
 // In place: each rank's own part of `data[count]` comes to all.
 rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
                                   const char *label);
@@ -143,6 +148,9 @@ enum { RUNGI_COMM_STARTED = 64 };
 rung_status rungi_comm_start_all_reduce(rungi_comm *comm, void *data, int64_t count,
                                         rung_dtype dtype, rungi_comm_op op, const char *label,
                                         rungi_comm_call **call_out);
+rung_status rungi_comm_start_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                                    rungi_comm_op op, int root, const char *label,
+                                    rungi_comm_call **call_out);
 rung_status rungi_comm_start_send(rungi_comm *comm, const void *data, uint64_t bytes, int to,
                                   const char *label, rungi_comm_call **call_out);
 rung_status rungi_comm_start_receive(rungi_comm *comm, void *data, uint64_t bytes, int from,
@@ -152,11 +160,20 @@ rung_status rungi_comm_progress(rungi_comm *comm);
 // NULL.
 typedef struct rungi_comm_times {
     int64_t started, ended; // nanoseconds of the context's clock; ended: when the result was there
+    int64_t met;            // when all ranks were seen to have come
     uint64_t bytes;
 } rungi_comm_times;
 rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call,
                               rungi_comm_times *times_out);
 // Is it done? Does not wait.
 bool rungi_comm_done(rungi_comm *comm, const rungi_comm_call *call);
+
+// The clock that times are of: the context's.
+int64_t rungi_comm_now(const rungi_comm *comm);
+
+// Since creation: bytes that this rank read from other ranks' memory and wrote to it, or sent and
+// received; nanoseconds that it waited for the end of calls in which all ranks were there already.
+uint64_t rungi_comm_moved(const rungi_comm *comm);
+int64_t rungi_comm_link_time(const rungi_comm *comm);
 
 #endif

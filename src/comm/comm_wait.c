@@ -193,6 +193,20 @@ static rung_status pause_wait(rungi_comm *comm, const rungi_comm_call *call, wai
     return look(comm, call, w);
 }
 
+void rungi_comm_met(const rungi_comm *comm, rungi_comm_call *call)
+{
+    if (!call->met)
+        call->met = now_of(comm);
+}
+
+// Adds what the rank waited since `from` for a call that is done, with all ranks there.
+static void count_link(rungi_comm *comm, const rungi_comm_call *call, int64_t from)
+{
+    int64_t begin = call->met > from ? call->met : from;
+    if (call->met && call->ended > begin)
+        comm->link_time += call->ended - begin;
+}
+
 rung_status rungi_comm_call_wait(rungi_comm *comm, rungi_comm_call *call)
 {
     waiter w = {.last = INT64_MIN};
@@ -291,6 +305,8 @@ rung_status rungi_comm_call_run(rungi_comm *comm, const rungi_comm_call *call)
     rungi_comm_call *entered;
     RUNG_TRY(enter(comm, call, RUNGI_CALL_WAITING, RUNGI_COMM_CALLS, &entered));
     rung_status status = rungi_comm_call_wait(comm, entered);
+    if (status == RUNG_OK)
+        count_link(comm, entered, entered->started);
     entered->state = RUNGI_COMM_FREE;
     return status;
 }
@@ -329,9 +345,12 @@ rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call, rungi_co
     *call = NULL;
     if (own->state != RUNGI_COMM_DONE && !comm->broken)
         rungi_recorder_change(&comm->recorder, own->number, RUNGI_CALL_WAITING, 0);
+    int64_t from = now_of(comm);
     rung_status status = rungi_comm_call_wait(comm, own);
+    if (status == RUNG_OK)
+        count_link(comm, own, from);
     if (status == RUNG_OK && times_out)
-        *times_out = (rungi_comm_times){own->started, own->ended, own->what.bytes};
+        *times_out = (rungi_comm_times){own->started, own->ended, own->met, own->what.bytes};
     own->state = RUNGI_COMM_FREE;
     return status;
 }

@@ -16,7 +16,7 @@
 #include "rung/ladder.h"
 #include "rung/train.h"
 #include "train/crew.h"
-#include "train/session.h"
+#include "train/session_stages.h"
 
 typedef struct block {
     rungi_session *s; // of several ranks one of these each; the first one's is told
@@ -111,12 +111,8 @@ static rung_status measure(block *b)
     return round_trip(b, &b->round_trip[1]);
 }
 
-// Parameters, buffers and optimizer state as one checksum.
-static void add_checksum(const rungi_session *s, json_t *out)
+static void hash_state(const rungi_session *s, XXH3_state_t *state)
 {
-    char text[33];
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_128bits_reset(state);
     XXH3_128bits_update(state, s->state->params, (size_t)s->state->flat_size * sizeof(float));
     XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
     for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
@@ -124,6 +120,32 @@ static void add_checksum(const rungi_session *s, json_t *out)
             XXH3_128bits_update(state, rungi_session_optimizer_state(s, i) + s->segments[k].begin,
                                 (size_t)(s->segments[k].end - s->segments[k].begin) *
                                     sizeof(float));
+}
+
+// Of all stages, which have been joined.
+static void hash_stages(const rungi_session *s, XXH3_state_t *state)
+{
+    rungi_sources sources = {0};
+    rungi_session_model(s, &sources);
+    rungi_session_optimizer(s, &sources);
+    for (size_t i = 0; i < sources.list.count; i++) {
+        const rungi_safetensors_source *x = &sources.list.data[i];
+        XXH3_128bits_update(state, x->data,
+                            (size_t)rungi_shape_size(&x->shape) * rung_dtype_size(x->dtype));
+    }
+    rungi_sources_fini(&sources);
+}
+
+// Parameters, buffers and optimizer state as one checksum.
+static void add_checksum(const rungi_session *s, json_t *out)
+{
+    char text[33];
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_128bits_reset(state);
+    if (s->stages)
+        hash_stages(s, state);
+    else
+        hash_state(s, state);
     XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
@@ -143,11 +165,17 @@ static json_t *loader_ms(const block *b)
     return o;
 }
 
-// What the device held at most; gradients that ranks share are not in its account.
+// What the device held at most, of several the fullest; gradients that ranks share are not in its
+// account.
 static uint64_t device_peak(const rungi_session *s)
 {
-    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
-    return rung_device_memory(s->device).peak_live + shared;
+    bool shares = s->comm && !s->stages;
+    uint64_t shared = shares ? (uint64_t)s->state->flat_size * sizeof(float) : 0, most = 0;
+    for (int d = 0; d < rungi_train_devices(s->c); d++) {
+        uint64_t peak = rung_device_memory(s->devices[d]).peak_live;
+        most = peak > most ? peak : most;
+    }
+    return most + shared;
 }
 
 static json_t *report(const block *b)
@@ -204,7 +232,10 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
     if (o->disturb > 0)
         disturb(b->s, o->disturb, o->disturb_seed);
     RUNG_TRY(measure(b));
-    return o->gate ? rungi_session_join_optimizer(b->s, true) : RUNG_OK;
+    if (!o->gate)
+        return RUNG_OK;
+    return b->s->stages ? rungi_session_join_stages(b->s, false)
+                        : rungi_session_join_optimizer(b->s, true);
 }
 
 static rung_status give(const block *b, char **json_out)

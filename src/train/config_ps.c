@@ -77,6 +77,10 @@ rung_status rungi_train_config_check_ps(const rungi_options *o, const rungi_trai
         return rungi_options_fail(o, v->ddp.link_delay > 0 ? "ddp.link_delay" : "ddp.link_rate",
                                   "emulates a network for collective calls, which ps.mode async "
                                   "does without: switch it off");
+    if (p->mode == RUNGI_PS_ASYNC && v->ddp.sync_batch_norm)
+        return rungi_options_fail(o, "ddp.sync_batch_norm",
+                                  "needs all ranks in step, which ps.mode async are not: switch it "
+                                  "off");
     if (v->ddp.bucket_size != DEFAULT_BUCKET)
         rungi_options_note(o, context, "ddp.bucket_size",
                            "ignored, because servers are given their ranges as a whole");

@@ -12,6 +12,8 @@
 #include "train/feeder.h"
 #include "train/train_config.h"
 
+typedef struct rungi_session_stages rungi_session_stages; // session_stages.h
+
 // What of a session is wanted.
 enum {
     RUNGI_SESSION_TRAIN = 1, // training data, optimizer, schedule
@@ -38,6 +40,7 @@ typedef struct rungi_session {
     const rungi_train_config *c;
 
     rung_device *device;
+    rung_device *devices[RUNGI_MAX_DEVICES]; // of data_parallel: [0] is `device`; else that alone
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
@@ -49,7 +52,8 @@ typedef struct rungi_session {
     int64_t classes;
     char **class_names; // classes of them, or NULL
 
-    rung_graph *graph;
+    rung_graph *graph; // of strategy pipeline: this rank's layers, and so of all that follows
+    rungi_session_stages *stages; // of strategy pipeline; else NULL
     rung_state *state;
     rungi_timeline *timeline;
     rungi_engine *engine;
@@ -64,6 +68,7 @@ typedef struct rungi_session {
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
+    float *heads; // of ddp.shard_optimizer: first gradients of each rank's part, shared; or NULL
     rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
@@ -149,10 +154,24 @@ enum { RUNGI_SESSION_TRANSFORMS = 16 };
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out);
 
+// session_replicas.c: makes the devices of data_parallel, which divide the threads; says what the
+// engine does with them.
+rung_status rungi_session_make_devices(rungi_session *s, const rung_device_options *options);
+rungi_replicas_options rungi_session_replicas(const rungi_session *s);
+// Bytes that training takes of the first one for the others' sake, beside arenas.
+uint64_t rungi_session_replica_bytes(const rungi_session *s);
+// What the banner says of them; what they do in a step, with plans; and, after training, what each
+// one held and how busy it was.
+void rungi_session_replicas_text(const rungi_session *s, rungi_string *out);
+rung_status rungi_session_explain_replicas(const rungi_session *s, rungi_string *out);
+void rungi_session_balance_text(const rungi_session *s, rungi_string *out);
+
 // session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
+// ddp.sync_batch_norm. Refuses what it cannot be combined with.
+rung_status rungi_session_synchronize(const rungi_session *session, bool *synchronize_out);
 // The optimizer's step: as rung_optimizer_step, which is followed by giving this rank's parameters
 // to the others where the optimizer is cut over the ranks. Of ps.mode async: a push (grad_norm is
 // that of this rank's gradient).
@@ -173,6 +192,8 @@ int64_t rungi_session_samples_of_all(const rungi_session *s);
 // Is the optimizer's state cut over the ranks (ddp.shard_optimizer, parameter servers)? And this
 // rank's part of it, or all.
 bool rungi_session_shards_optimizer(const rungi_session *s);
+// Are gradients summed for their owners alone (ddp.shard_optimizer)?
+bool rungi_session_owns_gradients(const rungi_session *s);
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
 // Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
 // apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is
@@ -182,11 +203,30 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
 float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
-// Samples in a batch, of all ranks together.
+// Parts that a batch is cut into over the ranks: the stages of a pipeline all have the whole.
+static inline int rungi_session_parts(const rungi_session *s)
+{
+    return s->stages || s->c->train.strategy == RUNGI_STRATEGY_PIPELINE ? 1 : s->ranks;
+}
+
+// Samples in a batch, of all ranks and devices together.
 static inline int64_t rungi_session_batch(const rungi_session *s)
 {
     int64_t part = s->c->data.batch_per_device;
-    return part ? part * s->ranks : s->c->data.batch_size;
+    return part ? part * s->ranks * rungi_train_devices(s->c) : s->c->data.batch_size;
+}
+
+// Shards that a batch is cut into, and those of them that are on this rank's (first) device.
+static inline int rungi_session_shards(const rungi_session *s)
+{
+    return s->c->exact ? (int)s->c->train.shards
+                       : (s->ranks > 1 ? s->ranks : rungi_train_devices(s->c));
+}
+
+static inline int rungi_session_own_shards(const rungi_session *s)
+{
+    int parts = s->ranks > 1 ? s->ranks : rungi_train_devices(s->c);
+    return (rungi_session_shards(s) + parts - 1) / parts;
 }
 
 // Classes that the network tells apart: the width of its logits.

@@ -152,6 +152,8 @@ void rung_trainer_destroy(rung_trainer **trainer)
     rungi_session_destroy(&t->s);
     free(t->confusion);
     free(t->seen);
+    rungi_exchanged_fini(&t->exchanged);
+    rungi_string_fini(&t->trace);
     free(t->run);
     free(t);
     rungi_crew_destroy(&crew);
@@ -270,9 +272,10 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
                   "the instruction set is %s now, the run was begun with %s: rounding will differ",
                   own_isa, isa);
     if (!exact)
-        RUNG_TRY(note_number(t, state, where, "ranks", s->ranks,
-                             "the number of ranks (which rounding, and the statistics of batch "
-                             "normalization, depend on without exact)"));
+        RUNG_TRY(note_number(
+            t, state, where, "ranks", s->ranks * rungi_train_devices(s->c),
+            "the number of ranks or devices (which rounding, and the statistics of batch "
+            "normalization, depend on without exact)"));
     if (!exact)
         RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
                              "the number of threads (which rounding depends on without exact)"));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "measure/resident.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 enum {
@@ -67,10 +68,11 @@ static rung_status write_checkpoint(rung_trainer *t, bool best, bool last)
 static rung_status save(rung_trainer *t, bool best, bool last)
 {
     rungi_session *s = t->s;
-    bool cut = rungi_session_shards_optimizer(s);
+    bool cut = rungi_session_shards_optimizer(s) || s->stages;
     if (!t->run || (!t->checkpoints && !cut) || t->saved_step == t->at.step)
         return RUNG_OK;
-    rung_status status = rungi_session_join_optimizer(s, true);
+    rung_status status =
+        s->stages ? rungi_session_join_stages(s, false) : rungi_session_join_optimizer(s, true);
     if (status == RUNG_OK && t->checkpoints) {
         if (s->comm)
             rungi_comm_busy(s->comm, "saving a checkpoint");
@@ -79,6 +81,8 @@ static rung_status save(rung_trainer *t, bool best, bool last)
             rungi_comm_busy(s->comm, NULL);
     }
     rungi_session_part_optimizer(s, false);
+    if (s->stages)
+        rungi_session_part_stages(s);
     if (status == RUNG_OK && cut) // the others do not know whether it was left out
         status = rungi_comm_broadcast(s->comm, &t->saved_step, sizeof t->saved_step, 0,
                                       "the last checkpoint's step");
@@ -166,9 +170,10 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     rung_optimizer_report report;
     rung_status status = rungi_session_update_params(s, u, t->at.step, &report);
     if (status == RUNG_DIVERGED)
-        return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
-    if (status != RUNG_OK)
-        return rungi_fail_prefix("step %" PRId64, t->at.step + 1);
+        status = rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
+    else if (status != RUNG_OK)
+        rungi_fail_prefix("step %" PRId64, t->at.step + 1);
+    RUNG_TRY(s->stages ? rungi_trainer_agree(t, status) : status);
     t->last_lr = u->rates.lr;
     t->last_loss = loss;
     if (u->want_norm || u->max_grad_norm > 0)
@@ -217,13 +222,14 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
 // Counts which samples an epoch has trained on.
 static void cover(rung_trainer *t, const rung_batch *batch)
 {
+    bool others = t->s->stages && t->s->rank; // all of rank 0's samples
     if (!t->seen || t->s->c->train.overfit_one_batch)
         return;
     if (batch->position == 0) {
         memset(t->seen, 0, (size_t)t->s->train_source->count);
         t->covered = true;
     }
-    for (int64_t i = 0; i < batch->count; i++)
+    for (int64_t i = 0; i < batch->count && !others; i++)
         t->seen[batch->samples[i]] += t->seen[batch->samples[i]] < 255;
 }
 
@@ -338,7 +344,8 @@ static rung_status prepare(rung_trainer *t)
     t->seen = calloc((size_t)t->s->train_source->count, 1);
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
     rungi_trainer_loader_begin(t);
-    RUNG_TRY(rung_loader_start(t->s->train_loader));
+    if (!t->s->stages || t->s->rank == 0)
+        RUNG_TRY(rung_loader_start(t->s->train_loader));
     if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
         RUNG_TRY(prepare_plans(t, t->s->val_loader, false));
     RUNG_TRY(prepare_plans(t, t->s->train_loader, true));
@@ -361,6 +368,8 @@ static rung_status conclude(rung_trainer *t, rung_status status)
     if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
     RUNG_TRY(save(t, false, true));
+    RUNG_TRY(rungi_trainer_gather_exchange(t));
+    RUNG_TRY(rungi_trainer_gather_trace(t));
     return status;
 }
 
@@ -373,6 +382,11 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     e.peak_live = memory.peak_live;
     e.peak_reserved = memory.peak_reserved;
     e.peak_resident = rungi_peak_resident();
+    rungi_string devices = {0};
+    if (rungi_engine_devices(t->s->engine) > 1) {
+        rungi_session_balance_text(t->s, &devices);
+        e.devices = rungi_string_text(&devices);
+    }
     if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)
@@ -385,6 +399,7 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     if (sent == RUNG_OK)
         sent = rungi_event_send(t, &e);
     free(workers);
+    rungi_string_fini(&devices);
     if (status == RUNG_OK)
         return sent;
     return status == RUNG_CANCELLED && t->stopped ? status : rungi_fail_adopt(&error);
@@ -396,6 +411,8 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
     t->stopped = t->agreed = false;
+    rungi_exchanged_fini(&t->exchanged);
+    t->trace.size = 0;
     t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
     rungi_windows_begin(t);
     rung_status status = prepare(t);
