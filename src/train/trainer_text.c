@@ -165,6 +165,8 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    else if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        rungi_string_add(&out, "ranks      1, worker and server at once\n");
     if (rungi_train_devices(c) > 1)
         rungi_session_replicas_text(s, &out);
     add_norm(s, &out);
