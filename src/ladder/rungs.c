@@ -123,6 +123,17 @@ static bool prefetch(const rungi_train_config *c, char *setting, size_t size, ch
     return true;
 }
 
+static bool worker_nice(const rungi_train_config *c, char *setting, size_t size, char *why,
+                        size_t why_size)
+{
+    if (c->data.num_workers <= 0)
+        return say(why, why_size, "needs workers, which were not kept");
+    if (c->data.worker_nice > 0)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data.worker_nice=10");
+    return true;
+}
+
 static const char *const no_copies = "CPU device reads the slot";
 
 static bool pinned(const rungi_train_config *c, char *setting, size_t size, char *why,
@@ -450,6 +461,8 @@ const rungi_rung rungi_rungs[] = {
      fuse_optimizer},
     {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},
     {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
+    {"worker_nice", "threads that load leave the cores to those that compute", RUNGI_EXACT,
+     worker_nice},
     {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},
     {"pinned", "copies to the device from pinned memory", RUNGI_EXACT, pinned},
     {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},

@@ -217,6 +217,14 @@ const rungi_option rungi_data_options[] = {
      .range = "[1, 1024]",
      .unit = "batches",
      .help = "Batches that each worker keeps ready."},
+    {.key = "data.worker_nice",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, worker_nice),
+     .initial = "10",
+     .range = "[0, 19]",
+     .help =
+         "How much nicer workers are than the process (nice(2)): they use what the threads that "
+         "compute leave. With 0 they interrupt them, and all wait for the one interrupted."},
     {.key = "data.pin_memory",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_data_config, pin_memory),

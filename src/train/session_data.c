@@ -117,6 +117,7 @@ rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_t
                              .seed = (uint64_t)s->c->seed,
                              .num_workers = workers,
                              .prefetch_factor = (int)d->prefetch_factor,
+                             .worker_nice = (int)d->worker_nice,
                              .drop_last = training && d->drop_last,
                              .timeout = workers ? (double)d->timeout * 1e-9 : 0,
                              .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,

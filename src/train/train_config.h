@@ -71,6 +71,7 @@ typedef struct rungi_data_config {
     bool drop_last;
     int64_t num_workers; // auto: -1
     int64_t prefetch_factor;
+    int64_t worker_nice;
     bool pin_memory, non_blocking;
     int64_t pin_limit; // bytes
     rungi_augment_on augment_on;
