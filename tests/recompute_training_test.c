@@ -10,18 +10,18 @@
 #define RESNET                                                                                    \
     "device: {threads: 1}\n"                                                                      \
     "data: {source: synthetic, batch_size: 4, random_flip: 0.5, synthetic: {shape: [3, 16, 16], " \
-    "count: 6, classes: 4}}\n"                                                                   \
+    "count: 6, classes: 4}}\n"                                                                    \
     "model: {name: resnet18, stem: cifar}\n"                                                      \
     "optim: {name: sgd, lr: 0.05, momentum: 0.9}\n"                                               \
     "plan: {kernels: own, layout: channels_last, fuse: true}\n"                                   \
     "train: {epochs: 1, eval_every: never}\n"
-#define DROPOUT                                                                            \
-    "device: {threads: 1}\n"                                                               \
+#define DROPOUT                                                                           \
+    "device: {threads: 1}\n"                                                              \
     "data: {source: synthetic, batch_size: 4, synthetic: {shape: [3, 32, 32], count: 6, " \
-    "classes: 4}}\n"                                                                       \
-    "model: {name: dlf_cnn}\n"                                                             \
-    "optim: {name: adamw, lr: 0.001}\n"                                                    \
-    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                            \
+    "classes: 4}}\n"                                                                      \
+    "model: {name: dlf_cnn}\n"                                                            \
+    "optim: {name: adamw, lr: 0.001}\n"                                                   \
+    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                           \
     "train: {epochs: 2, eval_every: never}\n"
 
 // Trains with each setting (ended by NULL): all checkpoints have the first one's bits.
