@@ -248,7 +248,7 @@ static void networks_with_residuals(void **state)
 static void networks_with_dropout(void **state)
 {
     (void)state;
-    check("dlf_cnn", NULL, (int64_t[]){3, 32, 32}, 3, "*", 0.9);
+    check("dlf_cnn", NULL, (int64_t[]){3, 32, 32}, 8, "*", 0.9);
 }
 
 static void chains_of_linear_layers(void **state)

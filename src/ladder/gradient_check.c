@@ -128,6 +128,9 @@ rung_status rungi_gradient_error(rungi_session *s, double *out)
                              .seed = (uint64_t)s->c->seed};
     if (status == RUNG_OK)
         status = rungi_engine_train(s->engine, &view, &loss);
+    if (status == RUNG_OK && rungi_session_shards_optimizer(s)) // rank 0 has its part alone
+        status = rungi_comm_all_gather(s->comm, s->state->grads, s->state->flat_size, RUNG_F32,
+                                       "gradients to check");
     if (s->comm && s->rank == 0)
         rungi_comm_busy(s->comm, "checking the gradient");
     if (status == RUNG_OK && s->rank == 0)

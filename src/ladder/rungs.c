@@ -79,6 +79,8 @@ static bool fuse_optimizer(const rungi_train_config *c, char *setting, size_t si
 {
     if (c->exact)
         return say(why, why_size, "exact adds the gradients of its shards first");
+    if (rungi_train_devices(c) > 1)
+        return say(why, why_size, "the gradients of several devices are added first");
     if (c->train.max_grad_norm > 0)
         return say(why, why_size, "train.max_grad_norm needs all gradients first");
     if (c->plan.kernels != RUNG_KERNELS_OWN)
@@ -283,6 +285,8 @@ static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *w
         return say(why, why_size, "the base has it already");
     if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
         return say(why, why_size, "train.strategy is single");
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "train.strategy is data_parallel, which has one rank");
     if (c->plan.autotune)
         return say(why, why_size, "plan.autotune, which was kept, chooses kernels for one rank");
     if (c->plan.fuse_optimizer)
@@ -354,6 +358,21 @@ static bool ddp_shard(const rungi_train_config *c, char *setting, size_t size, c
     return true;
 }
 
+static bool ddp_sync_norm(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (strcmp(c->model.name, "resnet18") != 0)
+        return say(why, why_size, "the model has no batch normalization");
+    if (c->ddp.sync_batch_norm)
+        return say(why, why_size, "the base has it already");
+    if (c->exact && c->train.shards != c->train.ranks)
+        return say(why, why_size, "under exact it needs a shard for each rank");
+    snprintf(setting, size, "ddp.sync_batch_norm=true");
+    return true;
+}
+
 static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
@@ -365,6 +384,71 @@ static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size
         return say(why, why_size, "the base has it already");
     snprintf(setting, size, "ddp.compress=bf16");
     return true;
+}
+
+// ---- devices of one process -------------------------------------------------------------------
+
+static bool data_parallel(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "the base has it already");
+    if (c->device.list.count < 2)
+        return say(why, why_size, "device.list names one device");
+    if (c->train.ranks > 1)
+        return say(why, why_size, "there are several ranks: the rung ddp was kept");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "plan.fuse_optimizer, which was kept, is for one device");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    if (c->exact && (int64_t)c->device.list.count > c->train.shards)
+        return say(why, why_size, "there are more devices than train.shards");
+    snprintf(setting, size, "train.strategy=data_parallel data.batch_size=%" PRId64,
+             c->data.batch_size);
+    return true;
+}
+
+static rungi_effect data_parallel_effect(const rungi_train_config *c)
+{
+    bool norm = strcmp(c->model.name, "resnet18") == 0;
+    return c->exact ? RUNGI_EXACT : norm ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
+static bool data_parallel_kept(const rungi_train_config *c, char *why, size_t why_size)
+{
+    return rungi_train_devices(c) > 1 ||
+           say(why, why_size, "devices share no batches: the rung data_parallel was not kept");
+}
+
+static bool dp_output_device(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "data_parallel.parallel_criterion gathers no outputs");
+    if (c->data_parallel.output_device)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data_parallel.output_device=1");
+    return true;
+}
+
+static bool dp_parallel_criterion(const rungi_train_config *c, char *setting, size_t size,
+                                  char *why, size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "the base has it already");
+    // Outputs of validation are gathered all the same.
+    snprintf(setting, size, "%sdata_parallel.parallel_criterion=true",
+             c->data_parallel.output_device ? "data_parallel.output_device=0 " : "");
+    return true;
+}
+
+static rungi_effect dp_parallel_criterion_effect(const rungi_train_config *c)
+{
+    return c->exact ? RUNGI_EXACT : RUNGI_NUMERIC;
 }
 
 // ---- stages -----------------------------------------------------------------------------------
@@ -449,6 +533,42 @@ static bool pipeline_1f1b(const rungi_train_config *c, char *setting, size_t siz
     return schedule(c, RUNGI_PIPELINE_1F1B, setting, size, why, why_size);
 }
 
+// ---- parameter servers ------------------------------------------------------------------------
+
+static bool parameter_server(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
+             c->ddp.overlap ? " ddp.overlap=false" : "",
+             c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
+             c->ddp.compress != RUNG_F32 ? " ddp.compress=none" : "");
+    return true;
+}
+
+static rungi_effect parameter_server_effect(const rungi_train_config *c)
+{
+    return c->ddp.compress == RUNG_F32 ? RUNGI_EXACT : RUNGI_NUMERIC;
+}
+
+static bool ps_async(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy != RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "needs train.strategy parameter_server, which was not kept");
+    if (c->exact)
+        return say(why, why_size, "under exact nothing depends on who comes first");
+    if (c->ps.mode == RUNGI_PS_ASYNC)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "ps.mode=async");
+    return true;
+}
+
 const rungi_rung rungi_rungs[] = {
     {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC, preloaded,
      .not_kept = "a ceiling, not kept: the same order and augmentation in each epoch"},
@@ -484,7 +604,15 @@ const rungi_rung rungi_rungs[] = {
     {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
     {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
+    {"ddp_sync_norm", "batch normalization by the whole batch's statistics", RUNGI_SEMANTIC,
+     ddp_sync_norm, .not_kept = "not kept: it changes what is trained"},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
+    {"data_parallel", "all devices of device.list, each with a part of the batch", RUNGI_NUMERIC,
+     data_parallel, .effect_in = data_parallel_effect,
+     .not_kept = "not kept: batch normalization would see a device's part of the batch"},
+    {"dp_output_device", "outputs and loss on the second device", RUNGI_EXACT, dp_output_device},
+    {"dp_parallel_criterion", "the loss on each device instead of a gather", RUNGI_NUMERIC,
+     dp_parallel_criterion, .effect_in = dp_parallel_criterion_effect},
     {"pipeline", "each rank has some of the layers, one works at a time", RUNGI_NUMERIC, pipeline,
      .effect_in = pipeline_effect,
      .not_kept = "not kept: batch normalization, or mixing, would see the whole batch"},
@@ -494,6 +622,10 @@ const rungi_rung rungi_rungs[] = {
     {"pipeline_1f1b", "micro-batches in turn forward and backward: fewer are held", RUNGI_NUMERIC,
      pipeline_1f1b, .effect_in = micro_effect,
      .not_kept = "not kept: batch normalization would see a micro-batch"},
+    {"parameter_server", "servers add gradients and update the weights", RUNGI_EXACT,
+     parameter_server, .effect_in = parameter_server_effect},
+    {"ps_async", "each worker updates the weights at its own pace", RUNGI_SEMANTIC, ps_async,
+     .not_kept = "not kept: the weights depend on who comes first"},
     {0},
 };
 

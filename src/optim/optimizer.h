@@ -68,6 +68,7 @@ struct rung_optimizer {
     int64_t part_elements, part_offset; // of the runs: how many, and how many come before
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
+    bool sums_given; // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];
@@ -112,6 +113,13 @@ void rungi_optimizer_plan(rung_optimizer *optimizer);
 double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, double scale,
                             int threads, int64_t *nonfinite_out);
 
+// The norm of an optimizer that is sharded over ranks, which have the gradients of their parts
+// alone: the sums of squares of the blocks that begin in its part, zeros for the others. Once the
+// caller has added them over the ranks, in place, the next norm is made of them. A block that
+// reaches over the end of a part needs the gradients behind it: at most RUNGI_OPTIM_BLOCK.
+void rungi_optimizer_part_sums(rung_optimizer *optimizer, const float *grads, int threads,
+                               double **sums_out, int64_t *count_out);
+
 // Factor that brings a gradient of that norm down to max_norm, as torch.nn.utils.clip_grad_norm_:
 // min(1, max_norm / (norm + 1e-6)).
 double rungi_clip_coefficient(double norm, double max_norm);
@@ -137,6 +145,9 @@ rung_status rungi_optimizer_step_with(rung_optimizer *optimizer, float *params, 
                                       const rung_optimizer_update *update,
                                       const rungi_optimizer_peers *peers,
                                       rung_optimizer_report *report_out);
+// Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
+rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update);
 
 // Does this update look at all gradients before it changes anything?
 bool rungi_optimizer_needs_all(const rung_optimizer_update *update);

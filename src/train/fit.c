@@ -92,8 +92,7 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_wa
 rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
                                     bool fuse, rung_fit_row *row, rung_plan **plan_out)
 {
-    int ranks = s->ranks > 1 ? s->ranks : 1;
-    int total = s->c->exact ? (int)s->c->train.shards : ranks, shards = total / ranks;
+    int total = rungi_session_shards(s), shards = rungi_session_own_shards(s);
     bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
     if (s->stages)
         total = s->stages->micro, shards = 1;
@@ -273,6 +272,8 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                                   &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
     rung_fit *fit = f->fit;
     const rungi_train_config *c = f->s->c;
+    RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
+               "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
     fit->batch = rungi_session_batch(f->s);

@@ -107,7 +107,7 @@ rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_t
     const rungi_data_config *d = &s->c->data;
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
     int workers = d->num_workers > 0 ? (int)d->num_workers : 0; // auto: until they are chosen
-    int replicas = rungi_session_replicas(s);
+    int replicas = rungi_session_parts(s);
     rung_loader_options o = {.batch_size = rungi_session_batch(s),
                              .rank = replicas > 1 ? s->rank : 0,
                              .world = replicas,

@@ -97,8 +97,8 @@ static bool name_bad_input(const rung_trainer *t, const rung_batch *batch, rungi
     return false;
 }
 
-static bool name_bad_output(const rung_trainer *t, const rung_plan *plan,
-                            const rungi_instance *instance, int step, rungi_string *out)
+static bool name_bad_output(const rung_plan *plan, const rungi_instance *instance, int step,
+                            rungi_string *out)
 {
     const rungi_query *q = &plan->steps.data[step].q;
     for (int k = 0; k < q->op->n_out; k++) {
@@ -109,7 +109,7 @@ static bool name_bad_output(const rung_trainer *t, const rung_plan *plan,
         if (bad < 0)
             continue;
         rungi_string_add(out, "the first tensor at fault is the output of %s (%s)",
-                         t->s->graph->nodes.data[q->node].name, value_text(data[bad]));
+                         plan->graph->nodes.data[q->node].name, value_text(data[bad]));
         return true;
     }
     return false;
@@ -125,8 +125,11 @@ static bool name_bad_layer(const rung_trainer *t, rungi_string *out)
         for (int i = 0; i < plan->n_forward; i++) {
             if (rungi_instance_run(instance, i, i + 1) != RUNG_OK)
                 return false;
-            if (name_bad_output(t, plan, instance, i, out))
-                return true;
+            if (!name_bad_output(plan, instance, i, out))
+                continue;
+            if (rungi_engine_devices(t->s->engine) > 1)
+                rungi_string_add(out, " on %s", rung_device_name(plan->device));
+            return true;
         }
     return false;
 }

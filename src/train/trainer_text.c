@@ -53,13 +53,36 @@ static void add_batch(const rungi_session *s, rungi_string *out)
         return;
     }
     int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
-    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
-                     s->ranks == 1 ? "device" : "ranks", most);
+    for (int d = 0; d < devices && devices > 1; d++) {
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
+        most = d == 0 || count > most ? count : most;
+        least = d == 0 || count < least ? count : least;
+    }
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
+                     s->ranks > 1  ? "ranks"
+                     : devices > 1 ? "devices"
+                                   : "device",
+                     most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+    rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+}
+
+static void add_servers(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int servers = rungi_config_servers(c, s->ranks);
+    rungi_string_add(out, "; %d parameter server%s, %s", servers, servers == 1 ? "" : "s",
+                     c->ps.mode == RUNGI_PS_SYNC ? "sync" : "async");
+    if (c->ps.mode == RUNGI_PS_ASYNC && c->ps.staleness < 0)
+        rungi_string_add(out, ", no bound of staleness");
+    else if (c->ps.mode == RUNGI_PS_ASYNC)
+        rungi_string_add(out, ", at most %" PRId64 " step%s ahead", c->ps.staleness,
+                         c->ps.staleness == 1 ? "" : "s");
+    rungi_string_add(out, "\n");
 }
 
 static void add_ranks(const rungi_session *s, rungi_string *out)
@@ -81,6 +104,10 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         rungi_session_stages_text(s, out);
         return;
     }
+    if (rungi_config_has_servers(c, s->ranks)) {
+        add_servers(s, out);
+        return;
+    }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
@@ -88,6 +115,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
                      : c->ddp.compress == RUNG_F16 ? ", as fp16"
                                                    : "",
                      c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
+}
+
+static void add_norm(const rungi_session *s, rungi_string *out)
+{
+    if (s->c->ddp.sync_batch_norm)
+        rungi_string_add(out,
+                         "norm       batch normalization by the statistics of the whole batch, "
+                         "synchronized over %d rank%s\n",
+                         s->ranks, s->ranks == 1 ? "" : "s");
 }
 
 static void add_recompute(const rungi_train_config *c, rungi_string *out)
@@ -129,10 +165,13 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    if (rungi_train_devices(c) > 1)
+        rungi_session_replicas_text(s, &out);
+    add_norm(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
-                     s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
-                     threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
-                     on_off(c->memory.huge_pages));
+                     s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
+                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
+                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
@@ -157,6 +196,14 @@ fail:
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
+    if (rungi_train_devices(t->s->c) > 1) {
+        rungi_string out = {0};
+        rung_status status = rungi_session_explain_replicas(t->s, &out);
+        if (status == RUNG_OK)
+            return give(&out, text_out);
+        rungi_string_fini(&out);
+        return status;
+    }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     RUNG_TRY(rung_plan_explain(plan, text_out));
     if (!t->s->stages)
