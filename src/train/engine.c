@@ -105,7 +105,7 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return e->replicas[0].workers;
+    return e->criterion ? e->replicas[0].shards : e->replicas[0].workers;
 }
 
 static rung_status compile(rungi_engine *e, rungi_shard_plan *x)

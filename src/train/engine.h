@@ -124,7 +124,7 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
-// Shards that run at once on a device, the first one.
+// Shards that run at once on a device, the first one: each has an arena.
 int rungi_engine_width(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all

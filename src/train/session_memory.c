@@ -46,9 +46,7 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
                    : "",
                rungi_train_devices(s->c) > 1 ? rung_device_name(s->device) : "",
                rungi_text_bytes(budget, budget_text, sizeof budget_text));
-    int threads = rung_device_threads(s->device), shards = rungi_session_own_shards(s);
-    int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
-    o->budget = (budget - beside) / (uint64_t)workers;
+    o->budget = (budget - beside) / (uint64_t)rungi_session_arenas(s);
     return RUNG_OK;
 }
 
