@@ -101,7 +101,7 @@ static void missing_processes_are_listed(void **state)
     assert_line("waited 1 s for the others to start; of 4 processes missing: 2-3");
 }
 
-static int run_tests(void)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failures_between_machines),
@@ -119,5 +119,5 @@ static int run_tests(void)
 
 int main(int argc, char **argv)
 {
-    return run_parts(argc, argv, run_tests);
+    return run_parts(argc, argv, run_all);
 }

@@ -39,7 +39,7 @@ static void values_between_unlike_machines(void **state)
     assert_good(run_part(3, "values", 1, 2, 20), 3); // two and one
 }
 
-static int run_tests(void)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_processes),
@@ -52,5 +52,5 @@ static int run_tests(void)
 
 int main(int argc, char **argv)
 {
-    return run_parts(argc, argv, run_tests);
+    return run_parts(argc, argv, run_all);
 }
