@@ -59,6 +59,8 @@ typedef struct rung_train_event {
     double train_loss;     // EVAL: mean of training since the last validation
     double lr;             // of the last step; NaN before it
     double grad_norm;      // of the last step that computed it; NaN: none did
+    double loss_scale;     // with fp16: of the next step; else 0
+    int64_t skipped;       // steps that fp16 has left out since the start
     double samples_per_s;  // over the window without validation and checkpoints; EVAL: validated
     double seconds, remaining;  // since fit began; estimate until the end
     double ms[RUNG_TIME_PARTS]; // STEP, PROGRESS, EPOCH: mean per step, validation and checkpoints

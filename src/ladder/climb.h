@@ -25,6 +25,16 @@ typedef struct rungi_gate_run {
     double gradient_error; // NAN: not computed
 } rungi_gate_run;
 
+// How far runs of the base go apart whose initial weights were disturbed by one rounding.
+typedef struct rungi_envelope {
+    int runs;
+    double losses;   // largest deviation of a loss
+    double gradient; // of 16 bits: largest error of the gradient, against the undisturbed one
+} rungi_envelope;
+
+// Kinds of rounding, from fine to coarse.
+enum { RUNGI_ROUNDING_F32, RUNGI_ROUNDING_F16, RUNGI_ROUNDING_BF16, RUNGI_ROUNDINGS };
+
 typedef struct rungi_climb {
     rung_context *context;
     const rung_config *config; // the base
@@ -38,8 +48,7 @@ typedef struct rungi_climb {
     double block_seconds;
     rungi_gate_run base_gate, best_gate;
     bool have_base_gate, have_best_gate;
-    int disturbed;   // disturbed runs of the base so far
-    double envelope; // their largest deviation
+    rungi_envelope envelopes[RUNGI_ROUNDINGS];
 } rungi_climb;
 
 // Tells the observer what is going on.

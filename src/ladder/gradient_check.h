@@ -10,6 +10,12 @@
 // of its largest value there. Several ranks compute their parts, as in a step, and rank 0 compares;
 // collective. NAN when the model is too large for that, and on the other ranks. Running statistics
 // move; the loader goes back to its beginning.
-rung_status rungi_gradient_error(rungi_session *s, double *out);
+//
+// With `disturb` above 0 training's gradient is that at weights which rungi_disturb has moved so
+// far, the float64 one that at the weights as they are and stay.
+rung_status rungi_gradient_error(rungi_session *s, double disturb, uint64_t seed, double *out);
+
+// Moves each weight by a random relative amount of at most `by`: what another rounding would do.
+void rungi_disturb(const rungi_session *s, double by, uint64_t seed);
 
 #endif

@@ -136,6 +136,8 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .precision = e->options.precision,
+                                  .compute = e->options.compute,
                                   .tuning = e->options.tuning,
                                   .recompute = e->options.recompute,
                                   .recompute_layers = e->options.recompute_layers,

@@ -59,6 +59,8 @@ static rung_status count_batch(rungi_engine *e)
         rt->step = e->batch->step;
         rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
         rt->normalizer = e->counts;
+        rungi_instance_set_loss_scale(e->now[s]->instances[s],
+                                      e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
     }
     e->stop = e->batch->stop;
     return e->exchange ? rungi_engine_share_counts(e) : RUNG_OK;

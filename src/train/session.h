@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "measure/timeline.h"
 #include "rung/data.h"
+#include "rung/loss_scale.h"
 #include "rung/optim.h"
 #include "train/engine.h"
 #include "train/feeder.h"
@@ -60,7 +61,9 @@ typedef struct rungi_session {
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
-    rung_schedule schedule; // resolved
+    bool scales_loss;           // fp16
+    rung_loss_scale loss_scale; // with it
+    rung_schedule schedule;     // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
 
@@ -149,8 +152,9 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
-// The optimizer's step: as rung_optimizer_step, which with ddp.shard_optimizer is followed by
-// giving this rank's parameters to the others.
+// The optimizer's step: as rung_optimizer_step, with fp16 as rung_loss_scale_step (all ranks leave
+// a step out together, as they have the same gradients), which with ddp.shard_optimizer is followed
+// by giving this rank's parameters to the others.
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
                                         int64_t step, rung_optimizer_report *report_out);
 // Is the optimizer's state cut over the ranks? And this rank's part of it, or all.

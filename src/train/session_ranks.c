@@ -120,7 +120,10 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
                                         int64_t step, rung_optimizer_report *report_out)
 {
     rung_state *state = s->state;
-    RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    RUNG_TRY(s->scales_loss ? rung_loss_scale_step(&s->loss_scale, s->optimizer, state->params,
+                                                   state->grads, update, report_out)
+                            : rung_optimizer_step(s->optimizer, state->params, state->grads, update,
+                                                  report_out));
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);

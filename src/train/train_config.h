@@ -203,6 +203,13 @@ typedef struct rungi_loop_config {
     bool overfit_one_batch;
 } rungi_loop_config;
 
+typedef struct rungi_precision_config { // keys of train, too
+    rung_dtype dtype;
+    rung_compute compute;
+    double loss_scale;
+    int64_t growth; // of it: good steps
+} rungi_precision_config;
+
 typedef struct rungi_ddp_config {
     bool overlap;
     bool shard_optimizer;
@@ -256,6 +263,7 @@ typedef struct rungi_train_config {
     rungi_optim_config optim;
     rungi_schedule_config schedule;
     rungi_loop_config train;
+    rungi_precision_config precision;
     rungi_ddp_config ddp;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;

@@ -81,6 +81,12 @@ static inline int64_t rungi_trainer_now(const rung_trainer *t)
     return rungi_now(t->context);
 }
 
+// Steps of the schedule: those that fp16 left out do not count.
+static inline int64_t rungi_trainer_schedule_step(const rung_trainer *t)
+{
+    return t->at.step - t->s->loss_scale.skipped;
+}
+
 // The metric that `which` means, as a number of which smaller is better.
 double rungi_trainer_metric(const rung_train_event *eval, rungi_metric which);
 
