@@ -69,8 +69,9 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
         rungi_string_add(out, " workspace %zu", s->setup.workspace);
     if (q->halves)
         rungi_string_add(out, "\n        in float32, around operands of 16 bits");
-    if (q->halves && q->halves->samples)
-        rungi_string_add(out, ", %lld samples at a time", (long long)q->halves->samples);
+    if (q->halves && q->halves->cut != RUNGI_HALVES_WHOLE)
+        rungi_string_add(out, ", %lld %s at a time", (long long)q->halves->part,
+                         q->halves->cut == RUNGI_HALVES_SAMPLES ? "samples" : "outputs");
     if (s->updates >= 0)
         rungi_string_add(out, "\n        updates %s itself, unless its gradient is wanted",
                          p->graph->values.data[p->tensors.data[s->updates].value].name);

@@ -36,7 +36,7 @@ static rung_status tune(rung_plan *p, const rungi_step *step, struct rungi_halve
     rungi_halves_query within = {.q = step->q};
     const rungi_kernel *fastest;
     if (halves->kernel)
-        RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves->samples));
+        RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves, halves->part));
     rung_status status = rungi_tuning_choose(p->options.tuning, context, &within.q, kind, &fastest);
     rungi_halves_query_fini(&within);
     RUNG_TRY(status);

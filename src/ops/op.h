@@ -216,6 +216,9 @@ struct rungi_op {
     // each sample is computed by itself and gradients of the other inputs are sums over samples. 0:
     // samples depend on each other.
     uint32_t by_sample;
+    // The same for outputs: input 1 and, if there is one, 2 have a first dimension that counts the
+    // features of the last dimension of output 0, each of which is computed by itself.
+    bool by_feature;
     rungi_layouts layouts;
     // The output is the input's bytes under another shape: no kernel, one buffer.
     bool view;

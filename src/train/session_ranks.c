@@ -18,6 +18,7 @@ static void describe(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
                      rung_state_param_count(s->state));
     rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_batch(s));
+    rungi_string_add(out, "train.precision\t%s\n", rung_dtype_name(c->precision.dtype));
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else

@@ -78,6 +78,7 @@ const rungi_op rungi_op_linear = {
     .n_out = 1,
     .precision = RUNGI_LOW,
     .by_sample = 1 << 0,
+    .by_feature = true,
     .infer = infer,
     .flops = flops,
     .forward = {.name = "forward", .kernels = {rungi_linear_forward_cpu}},
