@@ -49,8 +49,9 @@ typedef struct rung_fit {
     rung_dtype precisions[RUNG_FIT_PRECISIONS];
     rung_fit_row *rows; // by batch, then precision, then way
     int64_t count;
-    int64_t largest[RUNG_FIT_PRECISIONS][RUNG_FIT_WAYS]; // batch that fits; 0: none does
-    double measured_seconds;                             // that timing operators took
+    // Batch that fits, 0: none does. Where batches were given, of these.
+    int64_t largest[RUNG_FIT_PRECISIONS][RUNG_FIT_WAYS];
+    double measured_seconds; // that timing operators took
 } rung_fit;
 
 typedef struct rung_fit_options {

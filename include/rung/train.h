@@ -9,7 +9,9 @@
 // A run folder holds
 //   config.yaml      the resolved configuration
 //   environment.txt  machine, libraries, compiler
-//   metrics.jsonl    one object a line; metrics.csv, loss.svg, confusion.csv at the end
+//   metrics.jsonl    one object a line; metrics.csv, loss.svg, confusion.csv at the end, and with
+//   fp16
+//                    loss_scale.svg
 //   events.out.tfevents...
 //   memory.json      what a step holds at each of its operators, and whose; memory.svg
 //   trace.json       spans of the last steps, for Perfetto or chrome://tracing

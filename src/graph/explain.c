@@ -129,17 +129,17 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     static const char *const kernels[] = {"own", "library", "reference"};
     static const char *const computes[] = {"auto", "native", "storage"};
     bool halves = plan->options.precision != RUNG_F32;
-    rungi_string_add(&out,
-                     "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-                     "%s%s, precision %s%s%s\n",
-                     (long long)plan->options.batch,
-                     plan->options.training ? "training" : "evaluation",
-                     plan->options.gradients ? " with gradients" : "", plan->options.threads,
-                     layouts[plan->options.layout], kernels[plan->options.kernels],
-                     plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
-                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
-                     rung_dtype_name(plan->options.precision), halves ? ", compute " : "",
-                     halves ? computes[plan->options.compute] : "");
+    rungi_string_add(
+        &out,
+        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
+        "%s%s%s%s%s%s\n",
+        (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
+        plan->options.gradients ? " with gradients" : "", plan->options.threads,
+        layouts[plan->options.layout], kernels[plan->options.kernels],
+        plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
+        plan->options.fuse_optimizer ? ", fuse_optimizer on" : "", halves ? ", precision " : "",
+        halves ? rung_dtype_name(plan->options.precision) : "", halves ? ", compute " : "",
+        halves ? computes[plan->options.compute] : "");
     add_memory(plan, &out);
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)

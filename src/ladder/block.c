@@ -27,7 +27,7 @@ typedef struct block {
     int64_t measured, samples;
     int64_t began, ended;
     double round_trip[2]; // seconds, before and after
-    double gradient_error;
+    rungi_gradient_error gradient;
 } block;
 
 static rung_status one_step(block *b)
@@ -160,7 +160,8 @@ static json_t *report(const block *b)
             json_array_append_new(losses, rungi_json_real(b->losses[i]));
         json_object_set_new(o, "losses", json_incref(losses));
         add_checksum(b->s, o);
-        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient_error));
+        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient.largest));
+        json_object_set_new(o, "gradient_distance", rungi_json_real(b->gradient.distance));
     }
     json_decref(losses);
     return o;
@@ -169,12 +170,12 @@ static json_t *report(const block *b)
 static rung_status run(block *b, rung_context *context, const rung_config *config, rungi_comm *comm)
 {
     const rung_block_options *o = b->o;
-    b->gradient_error = NAN;
+    b->gradient = (rungi_gradient_error){NAN, NAN};
     RUNG_TRY(rungi_session_create(
         context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .comm = comm},
         &b->s));
     if (o->gate && (o->disturb <= 0 || o->disturb_gradient))
-        RUNG_TRY(rungi_gradient_error(b->s, o->disturb, o->disturb_seed, &b->gradient_error));
+        RUNG_TRY(rungi_gradient_check(b->s, o->disturb, o->disturb_seed, &b->gradient));
     // Running statistics moved with that: begin as any run begins.
     if (o->gate)
         RUNG_TRY(rungi_session_begin(b->s));

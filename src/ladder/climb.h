@@ -22,14 +22,14 @@ typedef struct rungi_gate_run {
     double losses[RUNGI_GATE_STEPS];
     int64_t count;
     char state[40];
-    double gradient_error; // NAN: not computed
+    double gradient_error, gradient_distance; // see gradient_check.h
 } rungi_gate_run;
 
 // How far runs of the base go apart whose initial weights were disturbed by one rounding.
 typedef struct rungi_envelope {
     int runs;
     double losses;   // largest deviation of a loss
-    double gradient; // of 16 bits: largest error of the gradient, against the undisturbed one
+    double gradient; // of 16 bits: largest distance of a disturbed gradient
 } rungi_envelope;
 
 // Kinds of rounding, from fine to coarse.

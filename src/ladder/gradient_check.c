@@ -27,10 +27,9 @@ static double scale_of(const rungi_session *s)
     return s->scales_loss ? s->loss_scale.scale : 1;
 }
 
-// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
-static double largest_error(const rungi_session *s, const rung_plan *truth)
+static rungi_gradient_error error_of(const rungi_session *s, const rung_plan *truth)
 {
-    double worst = 0;
+    double worst = 0, apart = 0, norm = 0; // the last two squared
     for (int64_t k = 0; k < s->n_segments; k++) {
         rung_view want;
         const float *got = s->state->grads + s->segments[k].begin;
@@ -40,14 +39,17 @@ static double largest_error(const rungi_session *s, const rung_plan *truth)
             continue;
         for (int64_t i = 0; i < count; i++) {
             double value = ((const double *)want.data)[i];
-            double apart = fabs(value - got[i] / scale_of(s));
+            double difference = fabs(value - got[i] / scale_of(s));
             top = fmax(top, fabs(value));
-            error = apart <= error ? error : isnan(apart) ? INFINITY : apart;
+            // NaN is the largest of all
+            error = difference <= error ? error : isnan(difference) ? INFINITY : difference;
+            apart += difference * difference;
+            norm += value * value;
         }
         if (top > 0)
             worst = fmax(worst, error / top);
     }
-    return worst;
+    return (rungi_gradient_error){worst, norm > 0 ? sqrt(apart / norm) : 0};
 }
 
 static double forward_flops(const rung_plan *plan)
@@ -99,7 +101,7 @@ static rung_status take(rungi_session *s, const rung_batch *batch, sample_set *s
 }
 
 // The float64 gradient, and what training's, which the state holds, differs by.
-static rung_status compare(rungi_session *s, const sample_set *set, double *out)
+static rung_status compare(rungi_session *s, const sample_set *set, rungi_gradient_error *out)
 {
     rung_plan *truth;
     rung_compile_options o = {
@@ -115,7 +117,7 @@ static rung_status compare(rungi_session *s, const sample_set *set, double *out)
         if (status == RUNG_OK)
             status = rung_plan_backward(truth);
         if (status == RUNG_OK)
-            *out = largest_error(s, truth);
+            *out = error_of(s, truth);
     }
     rung_plan_destroy(&truth);
     return status;
@@ -148,11 +150,12 @@ static rung_status train(rungi_session *s, const rungi_batch_view *view, double 
     return status;
 }
 
-rung_status rungi_gradient_error(rungi_session *s, double disturb, uint64_t seed, double *out)
+rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed,
+                                 rungi_gradient_error *out)
 {
     rung_batch batch;
     sample_set set;
-    *out = NAN;
+    *out = (rungi_gradient_error){NAN, NAN};
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     rung_status status = take(s, &batch, &set);
     rungi_batch_view view = {.count = set.part.count,

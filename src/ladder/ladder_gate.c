@@ -11,13 +11,14 @@
 // A rung that keeps numbers in 16 bits, or exchanges them so, rounds more coarsely: by up to 2^-11
 // in float16, 2^-8 in bfloat16 (half a unit in the last of 11 and 8 digits, of numbers in [1, 2)).
 // Nothing of such a rung can be nearer to float64 than that, so the base is disturbed by this much
-// instead, and the error of the disturbed base's gradient, against the undisturbed one in float64,
-// is measured along with the losses: it is what one rounding of every weight, at the coarser
-// precision, does to this network. A layer rounds about four such things (its weights, what it
-// takes, and the gradients of both its sides), each with an effect like that of the weights; errors
-// of independent roundings add as the root of their number, those that are not as their number: the
-// factor ten is above both. What is a mistake and not rounding (a scale that is not taken out
-// again, a layer's gradient lost) is an error of the size of the gradient itself.
+// instead, and its losses give the envelope in the same way. The gradient is judged by its distance
+// from the float64 one, as a whole (the largest single difference would be that of a ReLU that
+// turned): allowed is four times that of a base whose weights were disturbed by one such rounding.
+// For a layer rounds four things, its weights, what it takes, and the gradients on both of its
+// sides, each with an effect like that of the weights; errors that are independent add up to twice
+// one of them, at worst to four times. In no case may it be more than a half: what is no rounding
+// but a mistake (a scale that is not taken out again, a layer's gradient lost or doubled) has
+// distances of that size.
 //
 // Now and then rounding turns a ReLU or the winner of a pooling window, and the losses jump: by how
 // much, only a disturbed base tells that met the same. So a rung is not called wrong for its losses
@@ -33,7 +34,8 @@
 #include "base/json.h"
 #include "ladder/climb.h"
 
-enum { DISTURBED = 3, DISTURBED_IN_DOUBT = 24, ALLOWED = 10 };
+enum { DISTURBED = 3, DISTURBED_IN_DOUBT = 24, ALLOWED = 10, ALLOWED_COARSE = 4 };
+#define MOST 0.5   // distance of a gradient of 16 bits
 #define FLOOR 1e-6 // where the disturbed runs happen to agree
 
 static rung_status gate_run(rungi_climb *k, const char *settings, const char *more,
@@ -51,6 +53,8 @@ static rung_status gate_run(rungi_climb *k, const char *settings, const char *mo
         status = rungi_json_text(o, "a block", "state", &state);
     if (status == RUNG_OK)
         status = rungi_json_f64(o, "a block", "gradient_error", &out->gradient_error);
+    if (status == RUNG_OK)
+        status = rungi_json_f64(o, "a block", "gradient_distance", &out->gradient_distance);
     if (status == RUNG_OK) {
         snprintf(out->state, sizeof out->state, "%s", state);
         for (size_t i = 0; i < json_array_size(losses) && i < RUNGI_GATE_STEPS; i++) {
@@ -88,7 +92,7 @@ static rung_status widen_envelope(rungi_climb *k, int rounding)
     RUNG_TRY(gate_run(k, "", more, &disturbed));
     e->losses = fmax(e->losses, deviation(&k->base_gate, &disturbed));
     if (gradient)
-        e->gradient = fmax(e->gradient, disturbed.gradient_error);
+        e->gradient = fmax(e->gradient, disturbed.gradient_distance);
     return RUNG_OK;
 }
 
@@ -154,25 +158,35 @@ static void add_compute(const rungi_climb *k, const rungi_precision_config *p, r
     add(out, "; compute %s", native ? "native" : "storage");
 }
 
+// Is the gradient as near to the float64 one as rounding lets it be? Adds that to the detail.
+static bool judge_gradient(const rungi_climb *k, const rungi_gate_run *candidate, int rounding,
+                           rung_rung *out)
+{
+    double base = k->base_gate.gradient_error, error = candidate->gradient_error;
+    if (isnan(base))
+        return true; // the network is too large for that
+    if (rounding == RUNGI_ROUNDING_F32) {
+        add(out, ", gradient within %.1e of float64 (base %.1e)", error, base);
+        return error <= allowed_by(base);
+    }
+    double nearest = fmax(k->base_gate.gradient_distance, k->envelopes[rounding].gradient);
+    double distance = candidate->gradient_distance, allowed = fmin(ALLOWED_COARSE * nearest, MOST);
+    add(out, ", gradient %.1e from float64 (allowed %.1e)", distance, allowed);
+    return distance <= allowed;
+}
+
 static rung_status judge_numeric(rungi_climb *k, const rungi_gate_run *candidate, int rounding,
                                  rung_rung *out)
 {
     const rungi_envelope *e = &k->envelopes[rounding];
+    rung_rung gradient = {.gate_detail = ""};
     double seen = deviation(&k->base_gate, candidate);
-    double error = candidate->gradient_error, base = k->base_gate.gradient_error;
-    double nearest = fmax(base, e->gradient);
-    bool gradient = isnan(base) || error <= allowed_by(nearest);
-    while (gradient && isfinite(seen) && seen > allowed_by(e->losses) &&
-           e->runs < DISTURBED_IN_DOUBT)
+    bool good = judge_gradient(k, candidate, rounding, &gradient);
+    while (good && isfinite(seen) && seen > allowed_by(e->losses) && e->runs < DISTURBED_IN_DOUBT)
         RUNG_TRY(widen_envelope(k, rounding));
-    out->gate_passed = seen <= allowed_by(e->losses) && gradient;
-    add(out, "losses of %" PRId64 " steps within %.1e of the base (allowed %.1e)", candidate->count,
-        seen, allowed_by(e->losses));
-    if (!isnan(base))
-        add(out, ", gradient within %.1e of float64 (base %.1e", error, base);
-    if (!isnan(base) && rounding != RUNGI_ROUNDING_F32)
-        add(out, ", allowed %.1e", allowed_by(nearest));
-    add(out, "%s", isnan(base) ? "" : ")");
+    out->gate_passed = seen <= allowed_by(e->losses) && good;
+    add(out, "losses of %" PRId64 " steps within %.1e of the base (allowed %.1e)%s",
+        candidate->count, seen, allowed_by(e->losses), gradient.gate_detail);
     return RUNG_OK;
 }
 

@@ -216,10 +216,10 @@ static rung_status find_largest(fitter *f, int precision, rung_fit_way way)
         if (same && !row->fits && row->batch > low && (!high || row->batch < high))
             high = row->batch;
     }
-    while (!high && low < MOST)
+    while (!f->o->n_batches && !high && low < MOST)
         RUNG_TRY(try_batch(f, &what, low ? low * 2 : 1, &low, &high));
     // To about one in a hundred.
-    while (high - low > 1 && high - low > low / 100)
+    while (!f->o->n_batches && high - low > 1 && high - low > low / 100)
         RUNG_TRY(try_batch(f, &what, low + (high - low) / 2, &low, &high));
     f->fit->largest[precision][way] = low;
     return RUNG_OK;

@@ -159,7 +159,7 @@ rung_status rungi_trainer_diverged(rung_trainer *t, const rung_batch *batch, dou
 // trainer_memory.c: memory.json and memory.svg of the run folder; nothing before a plan was made.
 rung_status rungi_trainer_memory_write(const rung_trainer *t);
 
-// trainer_chart.c: loss.svg of a run folder, from its metrics.jsonl.
+// trainer_chart.c: loss.svg of a run folder, and with fp16 loss_scale.svg, from its metrics.jsonl.
 rung_status rungi_trainer_chart(const char *run);
 
 #endif
