@@ -78,7 +78,10 @@ typedef struct rung_compile_options {
     // kept in 16 bits, and what follows them, as PyTorch's autocast does it; parameters and their
     // gradients, losses, reductions and statistics stay float32. Default: RUNG_F32, all of it.
     rung_dtype precision;
-    rung_compute compute;     // with 16 bits
+    rung_compute compute; // with 16 bits
+    // Batch normalization in training takes the statistics of the batches of all ranks, which run
+    // the plan at once: only a trainer of several ranks does that.
+    bool synchronize;
     rung_arena *arena;        // shared memory for activations; NULL: the plan has its own
     rung_recompute recompute; // plans with gradients only
     const char *const *recompute_layers; // LAYERS: patterns of layer names

@@ -24,4 +24,11 @@ rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed
 // Moves each weight by a random relative amount of at most `by`: what another rounding would do.
 void rungi_disturb(const rungi_session *s, double by, uint64_t seed);
 
+enum { RUNGI_GRADIENT_SAMPLES = 8 };
+#define RUNGI_GRADIENT_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
+double rungi_gradient_forward_flops(const rung_plan *plan);
+
+// gradient_stages.c: the same for the stages of a pipeline, whose gradients rank 0 brings together.
+rung_status rungi_gradient_error_stages(rungi_session *s, double *out);
+
 #endif
