@@ -200,6 +200,31 @@ static bool recompute(const rungi_train_config *c, char *setting, size_t size, c
     return true;
 }
 
+static bool precision(const rungi_train_config *c, rung_dtype dtype, const char *name,
+                      char *setting, size_t size, char *why, size_t why_size)
+{
+    if (c->precision.dtype == dtype)
+        return say(why, why_size, "the base has it already");
+    if (c->precision.dtype != RUNG_F32)
+        return say(why, why_size, "other 16 bits are there already");
+    if (c->train.strategy > RUNGI_STRATEGY_DDP)
+        return say(why, why_size, "16 bits work with the strategies single and ddp only");
+    snprintf(setting, size, "train.precision=%s", name);
+    return true;
+}
+
+static bool bf16(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    return precision(c, RUNG_BF16, "bf16", setting, size, why, why_size);
+}
+
+static bool fp16(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    return precision(c, RUNG_F16, "fp16", setting, size, why, why_size);
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -597,6 +622,8 @@ const rungi_rung rungi_rungs[] = {
      .packing = RUNGI_PACKING_RAW},
     {"huge_pages", "large buffers in huge pages", RUNGI_EXACT, huge_pages},
     {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
+    {"bf16", "half the memory of activations: bfloat16", RUNGI_NUMERIC, bf16},
+    {"fp16", "the same in float16, with a loss scale", RUNGI_NUMERIC, fp16},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
      .effect_in = ddp_effect,

@@ -20,6 +20,7 @@ static void describe(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
                      rungi_session_param_count(s));
     rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_batch(s));
+    rungi_string_add(out, "train.precision\t%s\n", rung_dtype_name(c->precision.dtype));
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else
@@ -210,13 +211,17 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
     if (s->servers)
         return rungi_session_push(s, update, step, report_out);
     int64_t began = rungi_now(s->context);
-    if (rungi_session_owns_gradients(s) && rungi_optimizer_needs_all(update)) {
+    bool needs_all = s->scales_loss || rungi_optimizer_needs_all(update);
+    if (rungi_session_owns_gradients(s) && needs_all) {
         rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
         rung_status shared = share_norm(s, update);
         rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
         RUNG_TRY(shared);
     }
-    RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    RUNG_TRY(s->scales_loss ? rung_loss_scale_step(&s->loss_scale, s->optimizer, state->params,
+                                                   state->grads, update, report_out)
+                            : rung_optimizer_step(s->optimizer, state->params, state->grads, update,
+                                                  report_out));
     rungi_engine_note_update(s->engine, rungi_now(s->context) - began);
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;
