@@ -243,6 +243,11 @@ static bool runs_in_training(const builder *b, const rungi_node *node)
     return b->p->options.training && !node->eval;
 }
 
+static bool synchronized(const builder *b, const rungi_node *node)
+{
+    return b->p->options.synchronize && node->op->meets && runs_in_training(b, node);
+}
+
 // Output 0 is input 0, maybe under another shape: no kernel, one buffer.
 static bool is_alias(const builder *b, const rungi_node *node)
 {
@@ -305,7 +310,8 @@ static void forward_node(builder *b, size_t k)
                                .out = out,
                                .n_out = node->n_out,
                                .training = training,
-                               .gradients = gradients});
+                               .gradients = gradients,
+                               .synchronized = synchronized(b, node)});
 }
 
 // ---- backward ---------------------------------------------------------------------------------
@@ -446,7 +452,8 @@ static void backward_kernel(builder *b, size_t k, int pass_index, const rungi_op
                                .gout = gout,
                                .gin = gin,
                                .training = runs_in_training(b, node),
-                               .gradients = true});
+                               .gradients = true,
+                               .synchronized = synchronized(b, node)});
     for (int i = 0; i < node->n_in; i++)
         if (gin[i].buffer >= 0 && !direct[i])
             contribute(b, k, node->in[i], gin[i].buffer, false);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/comm_mpi.h"
 #include "train/train_config.h"
 
 // The library's default; another value is the user's wish.
@@ -143,6 +144,7 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
                                            int64_t ranks, int64_t local)
 {
     size_t devices = v->device.list.count;
+    RUNG_TRY(rungi_train_config_check_pipeline(o, v, ranks));
     if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
         return rungi_options_fail(o, "train.strategy",
                                   "is single, but there are %" PRId64 " ranks: set it to ddp",
@@ -231,6 +233,10 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
                            "ignored, because train.max_grad_norm needs all gradients first");
     RUNG_TRY(rungi_train_config_check_replicas(options, v, context));
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    rungi_train_config_note_pipeline(options, v, context);
+    RUNG_TRY(rungi_train_config_check_ps(options, v, context));
+    if (v->train.ranks > 1 && !rungi_comm_mpi_launched()) // else these are not all
+        RUNG_TRY(rungi_train_config_check_counts(options, v, v->train.ranks));
     if (v->exact && v->ddp.compress != RUNG_F32)
         return rungi_options_fail(options, "ddp.compress",
                                   "cannot be combined with exact, whose result does not depend on "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +17,8 @@ static rung_status make(rungi_engine *e)
     RUNG_TRY(rungi_engine_place(e, threads));
     if (e->exchange)
         rungi_straggler_init(&e->balance, rungi_exchange_ranks(e->exchange));
+    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1)
+        rungi_engine_meet_init(e);
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
     e->gathered = calloc(e->model->outputs.count + 1, sizeof *e->gathered);
     e->gathered_bytes = calloc(e->model->outputs.count + 1, sizeof *e->gathered_bytes);
@@ -27,6 +29,8 @@ static rung_status make(rungi_engine *e)
         if (e->graph->nodes.data[i].op->normalizer)
             RUNG_CHECK(rungi_array_push(&e->divided, (int)i), RUNG_NO_MEMORY,
                        "no memory for an engine");
+    if (e->options.pipeline.comm)
+        RUNG_TRY(rungi_pipeline_create(e, &e->options.pipeline, &e->pipeline));
     return RUNG_OK;
 }
 
@@ -55,6 +59,7 @@ void rungi_engine_destroy(rungi_engine **engine)
         return;
     rungi_engine *e = *engine;
     rungi_team_destroy(&e->team);
+    rungi_pipeline_destroy(&e->pipeline);
     for (size_t i = 0; i < e->entries.count; i++) {
         rungi_shard_plan *x = e->entries.data[i];
         for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
@@ -75,6 +80,7 @@ void rungi_engine_destroy(rungi_engine **engine)
     free(e->gathered_bytes);
     rungi_exchange_destroy(&e->exchange);
     rungi_array_fini(&e->divided);
+    rungi_array_fini(&e->zeros);
     free(e->numbers);
     free(e->counts);
     free(e);
@@ -90,11 +96,12 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .gradients = training,
                                   .threads = e->threads,
                                   .fuse = e->options.fuse,
-                                  .fuse_optimizer =
-                                      e->options.fuse_optimizer && !e->team && !e->exchange,
+                                  .fuse_optimizer = e->options.fuse_optimizer && !e->team &&
+                                                    !e->exchange && !e->pipeline,
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .synchronize = e->group.size > 1,
                                   .tuning = e->options.tuning,
                                   .recompute = e->options.recompute,
                                   .recompute_layers = e->options.recompute_layers,
@@ -105,7 +112,12 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return e->criterion ? e->replicas[0].shards : e->replicas[0].workers;
+    return e->pipeline ? e->pipeline->slots : e->criterion ? e->replicas[0].shards : e->replicas[0].workers;
+}
+
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
+{
+    return e->pipeline && e->pipeline->times.steps ? &e->pipeline->times : NULL;
 }
 
 static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
@@ -185,12 +197,15 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
 
 rung_status rungi_engine_prepare(rungi_engine *e, bool training, int64_t count)
 {
-    return rungi_engine_plans(e, training, e->graph->loss != 0, count);
+    return e->pipeline ? rungi_pipeline_prepare(e->pipeline, training, true, count)
+                       : rungi_engine_plans(e, training, e->graph->loss != 0, count);
 }
 
 rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
                               const rung_plan **plan_out)
 {
+    if (e->pipeline)
+        return rungi_pipeline_plan(e->pipeline, training, count, plan_out);
     RUNG_TRY(rungi_engine_prepare(e, training, count));
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank has no part of a batch of %" PRId64, count);
     *plan_out = e->now[0]->plan;
@@ -212,6 +227,12 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *e)
     return e->exchange && e->total > 1 ? &e->balance : NULL;
 }
 
+void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *user)
+{
+    e->between = fn;
+    e->between_user = user;
+}
+
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;
@@ -219,6 +240,8 @@ const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 
 const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 {
+    if (e->pipeline)
+        return rungi_pipeline_training_plan(e->pipeline);
     const rungi_shard_plan *largest = NULL;
     for (size_t i = 0; i < e->entries.count; i++) {
         const rungi_shard_plan *x = e->entries.data[i];
@@ -231,6 +254,12 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {
+    if (e->pipeline) {
+        const rungi_stage_slot *slot = &e->pipeline->slot[e->pipeline->bad_slot];
+        *plan_out = index ? NULL : slot->now->plan;
+        *instance_out = index ? NULL : slot->instance;
+        return index == 0;
+    }
     if (index >= e->active)
         return false;
     *plan_out = e->now[index]->plan;

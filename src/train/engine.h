@@ -11,7 +11,8 @@
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
-// exact also with the bits that any other number of ranks gives.
+// exact also with the bits that any other number of ranks gives. With `synchronize` the ranks meet
+// in batch normalization, which then sees the whole batch: under exact a rank has one shard then.
 //
 // Several devices of one process share each batch in one engine: engine_replicas.h.
 #ifndef RUNGI_TRAIN_ENGINE_H
@@ -25,6 +26,7 @@
 #include "rung/optim.h"
 #include "train/engine_replicas.h"
 #include "train/exchange.h"
+#include "train/pipeline.h"
 
 typedef struct rungi_engine rungi_engine;
 
@@ -42,10 +44,14 @@ typedef struct rungi_engine_options {
     rung_recompute recompute;            // of training plans
     const char *const *recompute_layers; // borrowed
     int n_recompute_layers;
-    uint64_t budget; // bytes of each arena; 0: no limit
+    uint64_t budget;  // bytes of each arena; 0: no limit
+    bool synchronize; // batch normalization in training by the statistics of all ranks
     // Ranks: comm NULL: there is one. Its timeline is the engine's.
     rungi_exchange_options exchange;
     rungi_replicas_options replicas; // not with ranks
+    // Ranks that are stages instead (comm not NULL): graph and state are those of one. Without
+    // exact and exchange.
+    rungi_pipeline_options pipeline;
 } rungi_engine_options;
 
 // A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.
@@ -58,8 +64,11 @@ typedef struct rungi_batch_view {
     int64_t count;        // samples of this rank; several ranks: may be 0
     int64_t global_count; // of all ranks; 0: count
     int64_t begin;        // place of this rank's first sample among those
-    bool stop;            // this rank wants to end after this step
-    int64_t waited;       // nanoseconds that this rank waited for the batch
+    // These samples are the whole batch: nothing is told to the other ranks, loss, gradients and
+    // statistics are its own. Not with exact. `begin` still counts for random operators.
+    bool alone;
+    bool stop;      // this rank wants to end after this step
+    int64_t waited; // nanoseconds that this rank waited for the batch
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
@@ -96,6 +105,11 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *engine);
 // Compiles the plans for batches of `count` samples (of all ranks) now instead of at the first one.
 rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
 
+// Called between the steps of plans from now on, where one thread computes: what others want of
+// this rank cannot wait for a whole pass. NULL: nothing is.
+typedef rung_status (*rungi_engine_between_fn)(void *user);
+void rungi_engine_between(rungi_engine *engine, rungi_engine_between_fn fn, void *user);
+
 // What ranks exchange; NULL: there is one. Borrowed.
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);
 
@@ -124,7 +138,11 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
-// Shards that run at once on a device, the first one: each has an arena.
+// How busy the stages of a pipeline were; NULL: there is none, or no step yet.
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *engine);
+
+// Shards that run at once on a device, the first one, or are kept at once by a stage of a pipeline:
+// each has an arena.
 int rungi_engine_width(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all

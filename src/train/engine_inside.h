@@ -62,7 +62,10 @@ struct rungi_engine {
     int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
     int worker_device[RUNGI_MAX_SHARDS], workers;
     rungi_exchange *exchange; // NULL: one rank
-    rungi_team *team;         // under exact: workers that run shards at once
+    rungi_pipeline *pipeline; // NULL: the graph is whole
+    rungi_engine_between_fn between;
+    void *between_user;
+    rungi_team *team; // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.
     rung_stream *streams[RUNGI_MAX_SHARDS];
@@ -90,14 +93,27 @@ struct rungi_engine {
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
     int bad_rank;
-    int64_t began; // of computing, when the ranks had met; then what it took
+    int64_t began;  // of computing, when the ranks had met; then what it took
+    int64_t linked; // rungi_exchange_link_time at the last training step
     rungi_straggler balance;
+    // Synchronized steps: the group (size 0: there are none), what a rank without samples gives;
+    // of the call under way, nanoseconds of meeting and the first rank that was not finite.
+    rungi_group group;
+    RUNGI_ARRAY(double) zeros;
+    int64_t met;
+    int met_bad;
     char **gathered; // with a team, by output: its values of all shards
     size_t *gathered_bytes;
 };
 
 // Part `device` of `count` things that are cut over the devices.
 rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device);
+
+// Where the own samples of the batch under way begin among those that shards are counted over.
+static inline int64_t rungi_engine_origin(const rungi_engine *e)
+{
+    return e->batch->alone ? 0 : e->batch->begin;
+}
 
 // Own shard s of a batch of all ranks.
 static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)
@@ -198,6 +214,10 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);
 rung_status rungi_engine_share_statistics(rungi_engine *e);
 rung_status rungi_engine_share_gradients(rungi_engine *e);
+// engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
+// samples (`overlaps`: starting buckets where they do).
+void rungi_engine_meet_init(rungi_engine *e);
+rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps);
 // The sum of `count` numbers as the fixed tree adds them.
 double rungi_engine_tree_sum(const double *values, int count);
 

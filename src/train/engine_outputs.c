@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 size_t rungi_sample_bytes(const rung_graph *graph, int value)
 {
@@ -94,7 +94,7 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
         size_t size = rungi_sample_bytes(e->model, value);
         RUNG_TRY(
             rungi_engine_send(e, member, e->options.replicas.output_device,
-                              e->gathered[i] + (size_t)(part.begin - e->batch->begin) * size,
+                              e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
                               e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
                               (uint64_t)part.count * size));
     }
@@ -104,6 +104,8 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
 rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *view_out)
 {
     rung_view view;
+    if (e->pipeline)
+        return rungi_pipeline_output(e->pipeline, name, view_out);
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank had no sample of the batch");
     RUNG_CHECK(!e->team || rungi_engine_gathers(e), RUNG_UNSUPPORTED,
                "output '%s' of a training step stays on its devices "

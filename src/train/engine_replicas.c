@@ -110,7 +110,8 @@ const void *rungi_engine_input(const rungi_engine *e, int feed, int shard, size_
     int64_t begin = rungi_engine_part(e, e->whole, shard).begin;
     bool copied = d && e->options.replicas.copies;
     const char *data = copied ? e->replicas[d].inputs[feed] : e->batch->feeds[feed].data;
-    return data + (size_t)(begin - (copied ? part_of(e, d).begin : e->batch->begin)) * sample_bytes;
+    return data +
+           (size_t)(begin - (copied ? part_of(e, d).begin : rungi_engine_origin(e))) * sample_bytes;
 }
 
 static rung_status broadcast_member(void *arg, int member)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call of the engine: a batch through all its shards.
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,8 +44,10 @@ static rung_status count_batch(rungi_engine *e)
         rungi_runtime *rt = &e->now[s]->instances[s]->rt;
         rt->seed = e->batch->seed;
         rt->step = e->batch->step;
-        rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
+        rt->sample_offset =
+            e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
         rt->normalizer = e->counts;
+        rt->group = e->group.size && e->training ? &e->group : NULL;
     }
     if (e->criterion)
         rungi_criterion_count(e);
@@ -102,8 +104,15 @@ rung_status rungi_engine_phase(rungi_engine *e, int member, int mark)
 rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
                                    int end)
 {
-    return e->streams[member] ? rungi_instance_submit(instance, e->streams[member], begin, end)
-                              : rungi_instance_run(instance, begin, end);
+    int stride = e->between && !e->team ? 1 : end - begin;
+    for (int i = begin; i < end; i += stride) {
+        RUNG_TRY(e->streams[member]
+                     ? rungi_instance_submit(instance, e->streams[member], i, i + stride)
+                     : rungi_instance_run(instance, i, i + stride));
+        if (e->between && !e->team)
+            RUNG_TRY(e->between(e->between_user));
+    }
+    return RUNG_OK;
 }
 
 static float loss_of(const rungi_engine *e, int s)
@@ -211,6 +220,8 @@ static rung_status compute(rungi_engine *e, bool loss)
     if (!e->active) {
         if (e->training)
             clear_gradients(e);
+        if (e->training && e->group.size)
+            return rungi_engine_meet_idle(e, overlaps(e));
         for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
@@ -244,7 +255,8 @@ static rung_status check_batch(rungi_engine *e)
     RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
     for (int s = 0; s < e->shards; s++)
         own += rungi_engine_part(e, e->whole, s).count;
-    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == b->begin, RUNG_INVALID,
+    RUNG_CHECK(own == b->count && rungi_engine_part(e, e->whole, 0).begin == rungi_engine_origin(e),
+               RUNG_INVALID,
                "samples %" PRId64 " to %" PRId64 " of a batch of %" PRId64
                " are not this rank's part",
                b->begin, b->begin + b->count, e->whole);
@@ -260,14 +272,19 @@ static rung_status before_forward(rungi_engine *e, bool loss)
     return rungi_engine_broadcast(e);
 }
 
-static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
-                       double *loss_out)
+static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *loss_out)
 {
     double losses[RUNGI_MAX_SHARDS], sum;
-    e->batch = batch;
-    e->count = batch->count;
-    e->whole = batch->global_count ? batch->global_count : batch->count;
     e->training = training;
+    e->met = 0;
+    e->met_bad = -1;
+    if (e->pipeline) {
+        RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
+        RUNG_TRY(rungi_pipeline_run(e->pipeline, loss, &sum));
+        if (loss_out)
+            *loss_out = sum;
+        return RUNG_OK;
+    }
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     int64_t began = rungi_engine_clock_now(e);
@@ -280,8 +297,10 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
-    if (e->exchange)
+    if (e->exchange) {
         e->began = rungi_engine_clock_now(e);
+        rungi_exchange_step(e->exchange, (int64_t)e->batch->step, e->began);
+    }
     RUNG_TRY(compute(e, loss));
     int count = e->criterion ? e->criterion->count : e->active;
     for (int s = 0; s < count; s++)
@@ -297,6 +316,28 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
     if (loss_out)
         *loss_out = sum;
     return RUNG_OK;
+}
+
+static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
+                       double *loss_out)
+{
+    rungi_exchange *exchange = e->exchange;
+    int total = e->total, first = e->first;
+    e->batch = batch;
+    e->count = batch->count;
+    e->whole = batch->global_count && !batch->alone ? batch->global_count : batch->count;
+    RUNG_CHECK(!batch->alone || !e->options.exact, RUNG_INVALID,
+               "under exact no rank computes for itself");
+    if (batch->alone) {
+        e->exchange = NULL;
+        e->total = 1;
+        e->first = 0;
+    }
+    rung_status status = run_batch(e, training, loss, loss_out);
+    e->exchange = exchange;
+    e->total = total;
+    e->first = first;
+    return status;
 }
 
 rung_status rungi_engine_train(rungi_engine *e, const rungi_batch_view *batch, double *loss_out)

@@ -16,6 +16,8 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(train),
     TABLE(ddp),
     TABLE(data_parallel),
+    {rungi_pipeline_options_table, offsetof(rungi_train_config, pipeline), NULL},
+    TABLE(ps),
     TABLE(checkpoint),
     TABLE(plan),
     TABLE(memory),

@@ -14,6 +14,8 @@ extern const rungi_option rungi_schedule_options[];
 extern const rungi_option rungi_train_options[];
 extern const rungi_option rungi_ddp_options[];
 extern const rungi_option rungi_data_parallel_options[];
+extern const rungi_option rungi_pipeline_options_table[];
+extern const rungi_option rungi_ps_options[];
 extern const rungi_option rungi_checkpoint_options[];
 extern const rungi_option rungi_plan_options[];
 extern const rungi_option rungi_memory_options[];

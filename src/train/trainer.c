@@ -114,9 +114,14 @@ static rung_status make_ranks(rung_context *context, const origin *o, rung_train
 static rung_status launch(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rung_trainer *t = NULL;
-    rung_status status = rungi_crew_wanted(rungi_config_values(o->config))
-                             ? make_ranks(context, o, &t)
-                             : make_whole(context, o, NULL, &t);
+    const rungi_train_config *c = rungi_config_values(o->config);
+    rung_status status;
+    if (rungi_crew_wanted(c)) {
+        status = make_ranks(context, o, &t);
+    } else {
+        RUNG_TRY(rungi_train_config_check_counts(rungi_config_options(o->config), c, 1));
+        status = make_whole(context, o, NULL, &t);
+    }
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);
@@ -147,6 +152,8 @@ void rung_trainer_destroy(rung_trainer **trainer)
     rungi_session_destroy(&t->s);
     free(t->confusion);
     free(t->seen);
+    rungi_exchanged_fini(&t->exchanged);
+    rungi_string_fini(&t->trace);
     free(t->run);
     free(t);
     rungi_crew_destroy(&crew);

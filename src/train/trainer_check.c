@@ -53,6 +53,8 @@ static bool name_bad_state(const rung_trainer *t, bool buffers, rungi_string *ou
 
 rung_status rungi_trainer_check_finite(const rung_trainer *t)
 {
+    if (t->s->stages)
+        return rungi_trainer_check_stages(t);
     rungi_string what = {0};
     bool bad = name_bad_state(t, false, &what) || name_bad_state(t, true, &what);
     for (int k = 0; !bad && k < rung_optimizer_state_count(t->s->optimizer); k++)

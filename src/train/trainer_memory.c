@@ -11,6 +11,7 @@
 #include "formats/svg_chart.h"
 #include "graph/history.h"
 #include "measure/resident.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 // What is held during the whole step.
@@ -46,6 +47,8 @@ static rung_status collect(history *h)
     h->workers = (uint64_t)rungi_engine_width(s->engine);
     h->fixed[WEIGHTS] = m.params + m.buffers;
     h->fixed[GRADIENTS] = m.grads * (uint64_t)shards;
+    if (s->stages && s->stages->micro > 1)
+        h->fixed[GRADIENTS] *= 2; // those of a micro-batch, to be added
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         h->fixed[OPTIMIZER] += s->optimizer_state[i] ? m.params : 0;
     h->live = calloc(h->plan->steps.count + 1, sizeof *h->live);

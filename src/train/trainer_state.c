@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "train/session_state.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 // ---- saving -----------------------------------------------------------------------------------
@@ -29,6 +29,10 @@ static json_t *classes_json(const rungi_session *s)
 static json_t *steps_json(const rungi_session *s)
 {
     json_t *steps = json_object();
+    if (s->stages) {
+        rungi_session_stages_steps(s, steps);
+        return steps;
+    }
     for (int64_t i = 0; i < s->n_segments; i++)
         json_object_set_new(steps, s->segments[i].name,
                             json_integer(rung_optimizer_steps(s->optimizer, i)));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/shard.h"
 #include "data/survey.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 static rung_status give(rungi_string *text, char **text_out)
@@ -44,6 +45,13 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
     int64_t batch = rungi_session_batch(s);
+    if (s->stages) {
+        int micro = s->stages->micro;
+        rungi_string_add(out,
+                         "batch      %" PRId64 " samples = %d x %" PRId64 " through %d stages\n",
+                         batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
+        return;
+    }
     int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
     int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
@@ -63,12 +71,26 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
+static void add_servers(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int servers = rungi_config_servers(c, s->ranks);
+    rungi_string_add(out, "; %d parameter server%s, %s", servers, servers == 1 ? "" : "s",
+                     c->ps.mode == RUNGI_PS_SYNC ? "sync" : "async");
+    if (c->ps.mode == RUNGI_PS_ASYNC && c->ps.staleness < 0)
+        rungi_string_add(out, ", no bound of staleness");
+    else if (c->ps.mode == RUNGI_PS_ASYNC)
+        rungi_string_add(out, ", at most %" PRId64 " step%s ahead", c->ps.staleness,
+                         c->ps.staleness == 1 ? "" : "s");
+    rungi_string_add(out, "\n");
+}
+
 static void add_ranks(const rungi_session *s, rungi_string *out)
 {
     const rungi_train_config *c = s->c;
     int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
     char bucket[32];
-    rungi_string_add(out, "ranks      ");
+    rungi_string_add(out, s->stages ? "stages     " : "ranks      ");
     if (processes == 1)
         rungi_string_add(out, "%d threads of this process", s->ranks);
     else if (c->train.ranks == 1)
@@ -77,6 +99,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
     if (local < s->ranks)
         rungi_string_add(out, ", %d on this machine", local);
+    if (s->stages) {
+        rungi_string_add(out, "\n");
+        rungi_session_stages_text(s, out);
+        return;
+    }
+    if (rungi_config_has_servers(c, s->ranks)) {
+        add_servers(s, out);
+        return;
+    }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
@@ -84,6 +115,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
                      : c->ddp.compress == RUNG_F16 ? ", as fp16"
                                                    : "",
                      c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
+}
+
+static void add_norm(const rungi_session *s, rungi_string *out)
+{
+    if (s->c->ddp.sync_batch_norm)
+        rungi_string_add(out,
+                         "norm       batch normalization by the statistics of the whole batch, "
+                         "synchronized over %d rank%s\n",
+                         s->ranks, s->ranks == 1 ? "" : "s");
 }
 
 static void add_recompute(const rungi_train_config *c, rungi_string *out)
@@ -114,7 +154,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
-                     c->model.name, rung_state_param_count(s->state), s->classes);
+                     c->model.name, rungi_session_param_count(s), s->classes);
     rungi_string_add(&out,
                      "data       %s, %" PRId64 " samples an epoch, %" PRId64
                      " steps an epoch, last batch %" PRId64 "%s\n",
@@ -125,8 +165,11 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    else if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        rungi_string_add(&out, "ranks      1, worker and server at once\n");
     if (rungi_train_devices(c) > 1)
         rungi_session_replicas_text(s, &out);
+    add_norm(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
                      s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
@@ -164,7 +207,14 @@ rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
         return status;
     }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
-    return rung_plan_explain(plan, text_out);
+    RUNG_TRY(rung_plan_explain(plan, text_out));
+    if (!t->s->stages)
+        return RUNG_OK;
+    rungi_string out = {0};
+    rungi_session_stages_text(t->s, &out);
+    rungi_string_add(&out, "\nstage %d:\n%s", t->s->rank, *text_out);
+    free(*text_out);
+    return give(&out, text_out);
 }
 
 // ---- summary ----------------------------------------------------------------------------------
@@ -205,10 +255,15 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
 static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_string *out)
 {
     rung_plan_memory m = rung_plan_memory_use(plan);
-    uint64_t optimizer = 0;
+    uint64_t optimizer = 0, arena = m.arena;
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         optimizer += t->s->optimizer_state[i] ? m.params : 0;
     char a[32], b[32], c[32], d[32], e[32], f[32];
+    if (t->s->stages) { // of this rank's, with all micro-batches that it holds
+        m.arena *= (uint64_t)rungi_engine_width(t->s->engine);
+        m.grads *= t->s->stages->micro > 1 ? 2 : 1;
+        rungi_string_add(out, "stage %d: ", t->s->rank);
+    }
     rungi_string_add(
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
@@ -221,7 +276,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
     rungi_string_add(out,
                      "activations and workspace: %.2f %% above the largest live set, %s = "
                      "activations %s + their gradients %s + workspace %s\n",
-                     m.lower_bound ? ((double)m.arena / (double)m.lower_bound - 1) * 100 : 0,
+                     m.lower_bound ? ((double)arena / (double)m.lower_bound - 1) * 100 : 0,
                      rungi_text_bytes(m.lower_bound, a, sizeof a),
                      rungi_text_bytes(m.peak_activations, b, sizeof b),
                      rungi_text_bytes(m.peak_gradients, c, sizeof c),
@@ -236,7 +291,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
-    const rung_graph *g = t->s->graph;
+    const rung_graph *g = rungi_session_whole(t->s);
     int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
@@ -265,6 +320,8 @@ rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
     }
     rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
                      total.params, total.flops * 1e-6, total.bytes / 1024);
+    if (t->s->stages)
+        rungi_session_stages_text(t->s, &out);
     add_memory(t, plan, &out);
     free(types);
     return give(&out, text_out);
