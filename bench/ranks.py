@@ -219,7 +219,7 @@ def ps_sync(smoke, tell):
 
 
 # Two emulated devices, one of half the speed.
-UNEQUAL = ["device.threads=1", "device.op_rate=1", "device.slowdown=[1, 2]", "train.steps=80", "train.log_every=5",
+UNEQUAL = ["device.threads=1", "device.op_rate=4", "device.slowdown=[1, 2]", "train.steps=40", "train.log_every=5",
            "train.eval_every=never", "checkpoint.every=never"]
 
 
