@@ -71,7 +71,7 @@ rung_status rungi_exchange_start(rungi_exchange *x, int bucket);
 rung_status rungi_exchange_progress(rungi_exchange *x);
 rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step);
 
-// Nanoseconds since creation in which the rank waited for calls though all ranks were there.
+// See rungi_comm_link_time.
 int64_t rungi_exchange_link_time(const rungi_exchange *x);
 // What became of them; borrowed.
 const rungi_bucket_log *rungi_exchange_log(const rungi_exchange *x);
