@@ -179,23 +179,75 @@ def overlap(smoke, tell):
             "others": f"after backward={statistics.median(rounds.blocks['after backward']):.5g}"}
 
 
+def of_servers(chosen):
+    return [*[x for x in of_ranks(chosen) if x != "ddp.overlap=true"], "train.strategy=parameter_server"]
+
+
+def ps_sync(smoke, tell):
+    """ratio: step time of two ranks that add gradients among themselves (all-reduce) over that of the
+    same with parameter servers, in step."""
+    need_cores()
+    workers.need_programs()
+    chosen = chosen_switches()
+    return compare("ps_sync", {
+        "all-reduce": lambda: workers.ours(of_ranks(chosen), bind=False),
+        "parameter server": lambda: workers.ours(of_servers(chosen), bind=False),
+    }, "all-reduce", "parameter server", steps.Quick(smoke), 1.5, tell)
+
+
+# Two emulated devices, one of half the speed.
+UNEQUAL = ["device.threads=1", "device.op_rate=1", "device.slowdown=[1, 2]", "train.steps=80", "train.log_every=5",
+           "train.eval_every=never", "checkpoint.every=never"]
+
+
+def pace(mode, folder):
+    """Milliseconds for as many samples as a batch has, while both workers of a run are at work."""
+    run = os.path.join(folder, f"{mode}-{len(os.listdir(folder))}")
+    end, lines = rung_train("parameter-server.yaml", [*UNEQUAL, f"ps.mode={mode}"], run)
+    steps_done = [line for line in lines if line["event"] == "step"]
+    first, last = steps_done[1], steps_done[-1]  # of worker 0, the faster one: its last step
+    per_batch = end["samples"] / end["step"]
+    return (last["seconds"] - first["seconds"]) * 1e3 / ((last["samples"] - first["samples"]) / per_batch)
+
+
+def ps_async(smoke, tell):
+    """ratio: time of a batch's worth of gradients with workers in step over that with each at its own
+    pace, when one of two is half as fast. At most 1.5, by what the devices can do."""
+    workers.need_programs()
+    times = {"sync": [], "async": []}
+    with tempfile.TemporaryDirectory(prefix="rung-pace-") as folder:
+        for i in range(1 if smoke else 5):
+            for mode in ("sync", "async") if i % 2 == 0 else ("async", "sync"):
+                times[mode].append(pace(mode, folder))
+            tell(f"ps_async: round {i + 1}: in step {times['sync'][-1]:.2f} ms a batch, "
+                 f"at their own pace {times['async'][-1]:.2f} ms")
+    ratios = [a / b for a, b in zip(times["sync"], times["async"])]
+    return {"unit": "ms", "ours": "async", "ours_values": times["async"], "peer": "sync", "peer_values": times["sync"],
+            "ratios": ratios}
+
+
 # Four GPUs with a loader and a network, in slow motion.
 FOUR = ["exact=true", "device.threads=1", "device.op_rate=1", "train.steps=40", "train.eval_every=never",
         "data.num_workers=1", "ddp.link_delay=200us", "ddp.link_rate=1", "checkpoint.every=never"]
 
 
-def train(ranks, folder):
-    """(seconds of training, folder of the run) of examples/ddp.yaml on emulated devices."""
-    run = os.path.join(folder, f"ranks-{ranks}-{len(os.listdir(folder))}")
+def rung_train(example, settings, run):
+    """(last line of metrics.jsonl, all lines) of training an example in the folder `run`."""
     done = subprocess.run([os.path.join(workers.ROOT, "build", "rung"), "train", "--quiet",
-                           os.path.join(workers.ROOT, "examples", "ddp.yaml"), *FOUR, f"train.ranks={ranks}",
-                           "--run", run],
+                           os.path.join(workers.ROOT, "examples", example), *settings, "--run", run],
                           capture_output=True, text=True, stdin=subprocess.DEVNULL,
                           env=workers.environment(bind=False))
     if done.returncode:
         raise NotAvailable((done.stderr.strip().splitlines() or ["rung train failed"])[-1])
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-        end = json.loads(file.readlines()[-1])
+        lines = [json.loads(line) for line in file]
+    return lines[-1], lines
+
+
+def train(ranks, folder):
+    """(seconds of training, folder of the run) of examples/ddp.yaml on emulated devices."""
+    run = os.path.join(folder, f"ranks-{ranks}-{len(os.listdir(folder))}")
+    end, _ = rung_train("ddp.yaml", [*FOUR, f"train.ranks={ranks}"], run)
     return sum(end["ms"].values()) / 1e3 - end["ms"]["checkpoint"] / 1e3, run
 
 

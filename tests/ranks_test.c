@@ -192,6 +192,25 @@ static void fast_runs_agree(void **state)
     rung_context_destroy(&context);
 }
 
+// The number of workers is measured by all ranks together, which then have the same, and it does
+// not show in the result.
+static void ranks_choose_workers_together(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen s = {0};
+    const char *chosen[] = {"exact=true", "train.ranks=2", "train.steps=3", "data.num_workers=auto",
+                            NULL};
+    const char *none[] = {"exact=true", "train.ranks=2", "train.steps=3", NULL};
+    assert_ok(train(context, DATA, chosen, test_path(folder, "auto"), &s));
+    const char *told = strstr(log.text, "data.num_workers auto: chose ");
+    assert_true(!told || !strstr(told + 1, "data.num_workers auto: chose "));
+    assert_ok(train(context, DATA, none, test_path(folder, "none"), &s));
+    assert_same_bits(test_path(folder, "auto"), test_path(folder, "none"));
+    rung_context_destroy(&context);
+}
+
 static void a_batch_of_each_device(void **state)
 {
     (void)state;
@@ -480,6 +499,7 @@ int main(void)
         IN_FOLDER(a_sharded_optimizer_is_the_same),
         IN_FOLDER(another_number_of_ranks_goes_on),
         IN_FOLDER(fast_runs_agree),
+        IN_FOLDER(ranks_choose_workers_together),
         cmocka_unit_test(a_batch_of_each_device),
         IN_FOLDER(exchanges_are_written_down),
         IN_FOLDER(each_rank_has_a_device),

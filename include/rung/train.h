@@ -82,8 +82,10 @@ typedef struct rung_train_event {
     // END, in bytes: the most that was live and reserved on the device, and resident of the
     // process.
     uint64_t peak_live, peak_reserved, peak_resident;
-    rung_status status; // END
-    const char *note;   // END: why, when it is not the planned end; else NULL
+    const char *devices; // END: of data_parallel what each device held and did; else NULL
+    rung_status status;  // END
+    const char *note;    // END: why, when it is not the planned end; else NULL
+    const char *workers; // END: of ps.mode async, what each did, a line each; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.

@@ -79,6 +79,17 @@ void rungi_comm_busy(rungi_comm *comm, const char *label);
 rung_status rungi_comm_alloc(rungi_comm *comm, uint64_t bytes, const char *label, void **data_out);
 void rungi_comm_free(rungi_comm *comm, void *data); // not collective, NULL accepted
 
+// Where others find memory of rungi_comm_alloc: rank's `rungi_comm_at(its comm, r, address)` is
+// what rank r, which tells it, has at `data`. 0: no such memory. rungi_comm_at gives NULL where
+// rank r is on another machine. Whoever reads and writes there sees to the order
+// (rungi_comm_await).
+uint64_t rungi_comm_address(const rungi_comm *comm, const void *data, uint64_t bytes);
+void *rungi_comm_at(const rungi_comm *comm, int rank, uint64_t address);
+// Around every access to such memory of another rank, which after a failure frees it when nobody is
+// at it. False: the communicator is broken, keep off. Nothing in between may wait.
+bool rungi_comm_touch_begin(rungi_comm *comm);
+void rungi_comm_touch_end(rungi_comm *comm);
+
 // Part `rank` of `count` elements cut among `size` ranks: begins are multiples of 16 elements, so
 // that parts are whole cache lines; the last parts may be short or empty.
 typedef struct rungi_comm_part {
@@ -108,6 +119,19 @@ rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, r
 // which rank r's bytes begin at offsets_out[r]; offsets_out has size + 1 entries.
 rung_status rungi_comm_gather_objects(rungi_comm *comm, const void *data, uint64_t bytes,
                                       const char *label, void **all_out, uint64_t *offsets_out);
+
+// A wait for what ranks tell each other in memory that they share. Not collective, and no call of
+// the others belongs to it; calls that were started are carried on meanwhile.
+typedef struct rungi_comm_condition {
+    void *user;
+    // Is it met? Asked again and again; may do work of its own (but no calls that wait), and fail.
+    rung_status (*met)(void *user, bool *met_out);
+    // Sets missing[r] for each rank r that it takes, and gives a number that changes when they get
+    // on: the deadline is for the time between two changes.
+    int64_t (*missing)(void *user, bool *missing);
+} rungi_comm_condition;
+rung_status rungi_comm_await(rungi_comm *comm, const char *label,
+                             const rungi_comm_condition *condition);
 
 // Between two ranks, in order; both name the same number of bytes and the same label. Only these
 // two take part. A send is over when the data was received. Sequence numbers are the pair's own.

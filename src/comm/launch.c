@@ -143,6 +143,12 @@ rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_ou
     return RUNG_OK;
 }
 
+void rungi_board_fail(rungi_board *b)
+{
+    if (b)
+        atomic_store(&b->entries[b->launch.rank].named, (uint64_t)b->launch.rank + 1);
+}
+
 void rungi_board_close(rungi_board **board, bool remove)
 {
     rungi_board *b = *board;

@@ -43,6 +43,7 @@ static const char *const kinds[] = {
     [RUNGI_COMM_SEND] = "send",
     [RUNGI_COMM_RECEIVE] = "receive",
     [RUNGI_COMM_ALLOC] = "allocation",
+    [RUNGI_COMM_AWAIT] = "wait",
     [RUNGI_COMM_REDUCE] = "reduce",
 };
 

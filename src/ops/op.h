@@ -72,7 +72,8 @@ typedef enum rungi_policy {
 typedef struct rungi_query {
     const rungi_op *op;
     const void *attr;
-    int node;                  // the layer's id, fixed before any pass: keys its random numbers
+    int node;                  // the layer's place in its graph
+    uint64_t key;              // the layer's id, fixed before any pass: keys its random numbers
     int pass;                  // RUNGI_FORWARD or an index into op->backward
     const rungi_operand *in;   // n_in forward inputs
     const rungi_operand *out;  // n_out forward outputs, hidden ones included

@@ -130,6 +130,25 @@ double rungi_clip_coefficient(double norm, double max_norm);
 bool rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
                            const rung_rates *rates, double scale, double limit, int threads);
 
+// Optimizers that have other parameters of the same network, on other ranks.
+typedef struct rungi_optimizer_peers {
+    // Brings the sums of squares of this optimizer's segments (0 of frozen ones), in their order,
+    // together with those of the others: *total_out is the sum of all. Called by each of them.
+    rung_status (*share)(void *user, const double *sums, int64_t count, double *total_out);
+    void *user;
+} rungi_optimizer_peers;
+
+// rung_optimizer_step whose norm is that of all peers' gradients (NULL: there are none), and which
+// is left out where a gradient of any of them is not finite: that one fails, unless such steps are
+// to be skipped.
+rung_status rungi_optimizer_step_with(rung_optimizer *optimizer, float *params, const float *grads,
+                                      const rung_optimizer_update *update,
+                                      const rungi_optimizer_peers *peers,
+                                      rung_optimizer_report *report_out);
+// Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
+rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update);
+
 // Does this update look at all gradients before it changes anything?
 bool rungi_optimizer_needs_all(const rung_optimizer_update *update);
 

@@ -3,6 +3,7 @@
 // blocks, and no result depends on which thread computed it.
 #include <math.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "optim/optimizer.h"
@@ -245,7 +246,7 @@ static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
     return -1;
 }
 
-static rung_status check_update(const rung_optimizer *opt, const rung_optimizer_update *u)
+rung_status rungi_optimizer_check(const rung_optimizer *opt, const rung_optimizer_update *u)
 {
     const rung_rates *rates = &u->rates;
     RUNG_CHECK(rates->lr >= 0 && isfinite(rates->lr), RUNG_CONFIG,
@@ -350,17 +351,42 @@ static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads,
                      (long long)(i - segment->begin), (long long)(segment->end - segment->begin));
 }
 
+// The norm of all peers' gradients, after that of the own ones.
+static rung_status share_norm(const rung_optimizer *opt, const rungi_optimizer_peers *peers,
+                              double scale, double *norm)
+{
+    double *sums = calloc((size_t)opt->segment_count + 1, sizeof *sums), total = 0;
+    RUNG_CHECK(sums, RUNG_NO_MEMORY, "no memory for a norm");
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        for (int64_t b = 0; b < opt->segments[i].block_count; b++)
+            sums[i] += opt->block_sums[opt->segments[i].first_block + b];
+    rung_status status = peers->share(peers->user, sums, opt->segment_count, &total);
+    free(sums);
+    *norm = sqrt(total) * fabs(scale);
+    return status;
+}
+
 rung_status rung_optimizer_step(rung_optimizer *opt, float *params, const float *grads,
                                 const rung_optimizer_update *u, rung_optimizer_report *report_out)
 {
-    RUNG_TRY(check_update(opt, u));
+    return rungi_optimizer_step_with(opt, params, grads, u, NULL, report_out);
+}
+
+rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const float *grads,
+                                      const rung_optimizer_update *u,
+                                      const rungi_optimizer_peers *peers,
+                                      rung_optimizer_report *report_out)
+{
+    RUNG_TRY(rungi_optimizer_check(opt, u));
     rung_optimizer_report report = {.applied = true, .grad_norm = NAN, .clip = 1, .nonfinite = -1};
     double unscale = unscale_of(u);
     if (rungi_optimizer_needs_all(u)) {
         report.grad_norm = rungi_optimizer_norm(opt, grads, unscale, u->threads, &report.nonfinite);
+        if (peers)
+            RUNG_TRY(share_norm(opt, peers, unscale, &report.grad_norm));
         if (report.nonfinite >= 0 && !u->skip_nonfinite)
             return fail_nonfinite(opt, grads, report.nonfinite);
-        report.applied = report.nonfinite < 0;
+        report.applied = report.nonfinite < 0 && (!peers || isfinite(report.grad_norm));
         if (u->max_grad_norm > 0 && report.applied)
             report.clip = rungi_clip_coefficient(report.grad_norm, u->max_grad_norm);
     }

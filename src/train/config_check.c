@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/comm_mpi.h"
 #include "train/train_config.h"
 
 // The library's default; another value is the user's wish.
@@ -143,14 +144,18 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
                                            int64_t ranks, int64_t local)
 {
     size_t devices = v->device.list.count;
+    RUNG_TRY(rungi_train_config_check_pipeline(o, v, ranks));
     if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
         return rungi_options_fail(o, "train.strategy",
                                   "is single, but there are %" PRId64 " ranks: set it to ddp",
                                   ranks);
-    if (devices != 1 && devices != (size_t)local)
+    if (v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return RUNG_OK; // which is checked apart
+    if (devices != 1 && devices != (size_t)local && v->train.strategy != RUNGI_STRATEGY_SINGLE)
         return rungi_options_fail(
-            o, "device.list", "names %zu devices for %" PRId64 " rank%s%s: one for each", devices,
-            local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "");
+            o, "device.list", "names %zu devices for %" PRId64 " rank%s%s: one for each%s", devices,
+            local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "",
+            ranks == 1 ? ", or set train.strategy to data_parallel" : "");
     bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
     if (whole && v->data.batch_per_device)
         return rungi_options_fail(o, "data.batch_per_device",
@@ -170,9 +175,11 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "plan.fuse_optimizer",
                                   "cannot be combined with several ranks, which add their "
                                   "gradients first: switch it off");
-    if (v->data.num_workers < 0)
+    if (v->data.num_workers < 0 && v->train.strategy != RUNGI_STRATEGY_AUTO &&
+        v->train.strategy != RUNGI_STRATEGY_DDP)
         return rungi_options_fail(o, "data.num_workers",
-                                  "auto is measured with one rank only: give a number");
+                                  "auto is measured with one rank, or with strategy ddp: give a "
+                                  "number");
     if (v->exact && (v->data.mixup > 0 || v->data.cutmix > 0))
         return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
                                   "cannot be combined with exact and several ranks: samples are "
@@ -226,7 +233,12 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");
+    RUNG_TRY(rungi_train_config_check_replicas(options, v, context));
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    rungi_train_config_note_pipeline(options, v, context);
+    RUNG_TRY(rungi_train_config_check_ps(options, v));
+    if (v->train.ranks > 1 && !rungi_comm_mpi_launched()) // else these are not all
+        RUNG_TRY(rungi_train_config_check_counts(options, v, v->train.ranks));
     if (v->exact && v->ddp.compress != RUNG_F32)
         return rungi_options_fail(options, "ddp.compress",
                                   "cannot be combined with exact, whose result does not depend on "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/engine_inside.h"
+#include "train/pipeline_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,53 +9,24 @@
 
 // ---- life -------------------------------------------------------------------------------------
 
-static rung_status make_exact(rungi_engine *e, int threads)
-{
-    int s = e->options.shards;
-    RUNG_CHECK(s >= 1 && s <= RUNGI_MAX_SHARDS && (s & (s - 1)) == 0, RUNG_CONFIG,
-               "train.shards is %d; it must be a power of two up to %d", s, RUNGI_MAX_SHARDS);
-    int ranks = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
-    RUNG_CHECK((ranks & (ranks - 1)) == 0 && ranks <= s, RUNG_CONFIG,
-               "exact with %d ranks: there must be 1, 2, 4, ... of them, at most train.shards, "
-               "which is %d",
-               ranks, s);
-    RUNG_CHECK(!e->options.synchronize || s == ranks, RUNG_INVALID,
-               "synchronized batch normalization needs one shard for each rank: there are %d "
-               "shards, %d ranks",
-               s, ranks);
-    e->total = s;
-    e->shards = s / ranks;
-    e->first = e->exchange ? rungi_exchange_rank(e->exchange) * e->shards : 0;
-    e->threads = 1;
-    RUNG_TRY(rungi_team_create(threads < e->shards ? threads : e->shards, &e->team));
-    for (int i = 1; i < e->shards; i++) {
-        uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
-        RUNG_TRY(rung_device_alloc(e->state->device, bytes, "gradients of a shard",
-                                   (void **)&e->grads[i]));
-        memset(e->grads[i], 0, bytes);
-    }
-    return RUNG_OK;
-}
-
 static rung_status make(rungi_engine *e)
 {
     int threads = e->options.threads ? e->options.threads : rung_device_threads(e->state->device);
     if (e->options.exchange.comm)
         RUNG_TRY(rungi_exchange_create(e->state, &e->options.exchange, &e->exchange));
-    e->shards = 1;
-    e->total = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
-    e->first = e->exchange ? rungi_exchange_rank(e->exchange) : 0;
-    RUNG_CHECK(e->total <= RUNGI_MAX_SHARDS, RUNG_UNSUPPORTED, "%d ranks; at most %d work",
-               e->total, RUNGI_MAX_SHARDS);
+    RUNG_TRY(rungi_engine_place(e, threads));
     if (e->exchange)
-        rungi_straggler_init(&e->balance, e->total);
-    if (e->exchange && e->total > 1 && e->options.synchronize)
+        rungi_straggler_init(&e->balance, rungi_exchange_ranks(e->exchange));
+    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1) {
+        RUNG_CHECK(e->shards == 1, RUNG_INVALID,
+                   "synchronized batch normalization needs one shard for each rank: there are %d "
+                   "shards, %d ranks",
+                   e->total, rungi_exchange_ranks(e->exchange));
         rungi_engine_meet_init(e);
-    e->threads = threads;
-    e->grads[0] = e->state->grads;
+    }
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
-    e->gathered = calloc(e->graph->outputs.count + 1, sizeof *e->gathered);
-    e->gathered_bytes = calloc(e->graph->outputs.count + 1, sizeof *e->gathered_bytes);
+    e->gathered = calloc(e->model->outputs.count + 1, sizeof *e->gathered);
+    e->gathered_bytes = calloc(e->model->outputs.count + 1, sizeof *e->gathered_bytes);
     e->numbers = calloc(e->graph->nodes.count + 2, sizeof *e->numbers);
     RUNG_CHECK(e->counts && e->gathered && e->gathered_bytes && e->numbers, RUNG_NO_MEMORY,
                "no memory for an engine");
@@ -63,14 +34,8 @@ static rung_status make(rungi_engine *e)
         if (e->graph->nodes.data[i].op->normalizer)
             RUNG_CHECK(rungi_array_push(&e->divided, (int)i), RUNG_NO_MEMORY,
                        "no memory for an engine");
-    if (e->options.exact)
-        RUNG_TRY(make_exact(e, threads));
-    const rung_device_options *device = &e->state->device->options;
-    for (int i = 0; i < rungi_engine_workers(e); i++) {
-        RUNG_TRY(rung_arena_create(e->state->device, &e->arenas[i]));
-        if (device->async || device->delay_op || device->op_rate > 0)
-            RUNG_TRY(rung_stream_create(e->state->device, &e->streams[i]));
-    }
+    if (e->options.pipeline.comm)
+        RUNG_TRY(rungi_pipeline_create(e, &e->options.pipeline, &e->pipeline));
     return RUNG_OK;
 }
 
@@ -79,7 +44,7 @@ rung_status rungi_engine_create(const rung_graph *graph, rung_state *state,
 {
     rungi_engine *e = calloc(1, sizeof *e);
     RUNG_CHECK(e, RUNG_NO_MEMORY, "no memory for an engine");
-    e->graph = graph;
+    e->graph = e->model = graph;
     e->state = state;
     e->options = *options;
     e->options.exchange.timeline = options->timeline;
@@ -99,10 +64,12 @@ void rungi_engine_destroy(rungi_engine **engine)
         return;
     rungi_engine *e = *engine;
     rungi_team_destroy(&e->team);
+    rungi_pipeline_destroy(&e->pipeline);
     for (size_t i = 0; i < e->entries.count; i++) {
         rungi_shard_plan *x = e->entries.data[i];
-        for (int s = 1; s < RUNGI_MAX_SHARDS; s++)
-            rungi_instance_destroy(&x->instances[s]);
+        for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
+            if (x->instances[s] != x->plan->instance)
+                rungi_instance_destroy(&x->instances[s]);
         for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
             rungi_instance_destroy(&x->remote[s]);
         rung_plan_destroy(&x->plan);
@@ -110,14 +77,10 @@ void rungi_engine_destroy(rungi_engine **engine)
         free(x);
     }
     rungi_array_fini(&e->entries);
-    for (int i = 0; i < RUNGI_MAX_SHARDS; i++) {
-        rung_stream_destroy(&e->streams[i]);
-        rung_arena_destroy(&e->arenas[i]);
-        if (i)
-            rung_device_free(e->state->device, e->grads[i]);
-    }
-    for (size_t i = 0; e->gathered && i < e->graph->outputs.count; i++)
-        free(e->gathered[i]);
+    for (size_t i = 0; e->gathered && e->gathered_bytes && i < e->model->outputs.count; i++)
+        rungi_engine_drop_output(e, i);
+    rungi_engine_leave(e);
+    rungi_criterion_destroy(e);
     free(e->gathered);
     free(e->gathered_bytes);
     rungi_exchange_destroy(&e->exchange);
@@ -138,8 +101,8 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .gradients = training,
                                   .threads = e->threads,
                                   .fuse = e->options.fuse,
-                                  .fuse_optimizer =
-                                      e->options.fuse_optimizer && !e->team && !e->exchange,
+                                  .fuse_optimizer = e->options.fuse_optimizer && !e->team &&
+                                                    !e->exchange && !e->pipeline,
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
@@ -154,23 +117,31 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return rungi_engine_workers(e);
+    return e->pipeline ? e->pipeline->slots : e->replicas[0].workers;
+}
+
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
+{
+    return e->pipeline && e->pipeline->times.steps ? &e->pipeline->times : NULL;
 }
 
 static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
 {
+    const rungi_replica *r = &e->replicas[x->device];
     const char *no_loss[64];
     int n = 0;
-    for (size_t i = 0; i < e->graph->outputs.count && n < 64; i++)
-        if (strcmp(e->graph->outputs.data[i].name, "loss") != 0)
-            no_loss[n++] = e->graph->outputs.data[i].name;
+    for (size_t i = 0; i < e->model->outputs.count && n < 64; i++)
+        if (strcmp(e->model->outputs.data[i].name, "loss") != 0)
+            no_loss[n++] = e->model->outputs.data[i].name;
     rung_compile_options o = rungi_engine_plan_options(e, x->training, x->count);
     if (!x->loss) {
         o.outputs = no_loss;
         o.n_outputs = n;
     }
-    RUNG_TRY(rung_compile(e->graph, e->state, &o, &x->plan));
-    x->instances[0] = x->plan->instance;
+    o.arena = rungi_engine_arena(e, r->first);
+    o.gradients &= !e->criterion || rungi_criterion_gradients(e->criterion);
+    RUNG_TRY(rung_compile(e->model, r->state, &o, &x->plan));
+    x->instances[r->first] = x->plan->instance;
     for (size_t i = 0; i < x->plan->steps.count; i++)
         x->has_updates |= x->plan->steps.data[i].updates >= 0;
     if (!e->exchange || !x->training)
@@ -184,16 +155,22 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t
                               rungi_shard_plan **entry_out)
 {
     rungi_shard_plan *x = NULL;
+    int device = shard < 0 ? 0 : e->device_of[shard];
     for (size_t i = 0; i < e->entries.count && !x; i++) {
         rungi_shard_plan *y = e->entries.data[i];
-        if (y->training == training && y->loss == loss && y->count == count)
+        if (y->training == training && y->loss == loss && y->count == count && y->device == device)
             x = y;
     }
     if (!x) {
         x = calloc(1, sizeof *x);
         RUNG_CHECK(x, RUNG_NO_MEMORY, "no memory for a plan");
-        *x = (rungi_shard_plan){.training = training, .loss = loss, .count = count};
+        *x = (rungi_shard_plan){
+            .training = training, .loss = loss, .count = count, .device = device};
         rung_status status = compile(e, x);
+        const char *name = rung_device_name(e->replicas[device].device);
+        if (status != RUNG_OK && e->devices > 1 &&
+            strncmp(rung_error_last()->message, name, strlen(name)) != 0)
+            rungi_fail_prefix("%s", name);
         if (status == RUNG_OK && !rungi_array_push(&e->entries, x))
             status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a plan");
         if (status != RUNG_OK) {
@@ -204,8 +181,8 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t
         }
     }
     if (shard >= 0 && !x->instances[shard])
-        RUNG_TRY(rungi_instance_create(x->plan, e->arenas[shard % rungi_engine_workers(e)],
-                                       e->grads[shard], false, &x->instances[shard]));
+        RUNG_TRY(rungi_instance_create(x->plan, rungi_engine_arena(e, shard), e->grads[shard],
+                                       false, &x->instances[shard]));
     *entry_out = x;
     return RUNG_OK;
 }
@@ -220,17 +197,20 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         RUNG_TRY(rungi_engine_find(e, training, loss, part.count, s, &e->now[s]));
         e->active++;
     }
-    return RUNG_OK;
+    return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;
 }
 
 rung_status rungi_engine_prepare(rungi_engine *e, bool training, int64_t count)
 {
-    return rungi_engine_plans(e, training, e->graph->loss != 0, count);
+    return e->pipeline ? rungi_pipeline_prepare(e->pipeline, training, true, count)
+                       : rungi_engine_plans(e, training, e->graph->loss != 0, count);
 }
 
 rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
                               const rung_plan **plan_out)
 {
+    if (e->pipeline)
+        return rungi_pipeline_plan(e->pipeline, training, count, plan_out);
     RUNG_TRY(rungi_engine_prepare(e, training, count));
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank has no part of a batch of %" PRId64, count);
     *plan_out = e->now[0]->plan;
@@ -252,6 +232,12 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *e)
     return e->exchange && e->total > 1 ? &e->balance : NULL;
 }
 
+void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *user)
+{
+    e->between = fn;
+    e->between_user = user;
+}
+
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;
@@ -259,10 +245,12 @@ const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 
 const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 {
+    if (e->pipeline)
+        return rungi_pipeline_training_plan(e->pipeline);
     const rungi_shard_plan *largest = NULL;
     for (size_t i = 0; i < e->entries.count; i++) {
         const rungi_shard_plan *x = e->entries.data[i];
-        if (x->training && (!largest || x->count > largest->count))
+        if (x->training && !x->device && (!largest || x->count > largest->count))
             largest = x;
     }
     return largest ? largest->plan : NULL;
@@ -271,6 +259,12 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
 bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {
+    if (e->pipeline) {
+        const rungi_stage_slot *slot = &e->pipeline->slot[e->pipeline->bad_slot];
+        *plan_out = index ? NULL : slot->now->plan;
+        *instance_out = index ? NULL : slot->instance;
+        return index == 0;
+    }
     if (index >= e->active)
         return false;
     *plan_out = e->now[index]->plan;

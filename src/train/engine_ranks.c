@@ -5,6 +5,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "optim/optimizer.h"
 #include "train/engine_inside.h"
 
 static int64_t step_of(const rungi_engine *e)
@@ -116,5 +117,8 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 
 rung_status rungi_engine_share_gradients(rungi_engine *e)
 {
-    return rungi_exchange_finish(e->exchange, step_of(e));
+    const rungi_batch_view *b = e->batch;
+    // Servers need their ranges alone, unless somebody looks at all gradients.
+    bool whole = !b->optimizer || !b->update || rungi_optimizer_needs_all(b->update);
+    return rungi_exchange_finish(e->exchange, step_of(e), whole);
 }

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "comm/param_server.h"
 
 typedef struct bucket {
     int64_t begin, end; // floats of the flat buffer
@@ -368,11 +369,44 @@ static rung_status finish(rungi_exchange *x)
     return RUNG_OK;
 }
 
-rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step)
+rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int64_t count,
+                                const char *label)
+{
+    int ranks = rungi_comm_size(comm);
+    if (servers == ranks)
+        return rungi_comm_all_gather(comm, data, count, RUNG_F32, label);
+    for (int s = 0; s < servers; s++) {
+        rungi_comm_part part = rungi_ps_range(count, servers, s);
+        RUNG_TRY(rungi_comm_broadcast(comm, data + part.begin, (uint64_t)part.count * sizeof(float),
+                                      rungi_ps_host(ranks, servers, s), label));
+    }
+    return RUNG_OK;
+}
+
+// Each server gets the sums of its range.
+static rung_status push(rungi_exchange *x, bool whole)
+{
+    int ranks = rungi_exchange_ranks(x), servers = x->o.servers;
+    int64_t size = x->state->flat_size;
+    x->count += servers;
+    if (servers == ranks)
+        RUNG_TRY(rungi_comm_reduce_scatter(x->o.comm, x->grads, size, RUNG_F32, RUNGI_COMM_SUM,
+                                           "pushed gradients"));
+    for (int s = 0; servers < ranks && s < servers; s++) {
+        rungi_comm_part part = rungi_ps_range(size, servers, s);
+        RUNG_TRY(rungi_comm_all_reduce(x->o.comm, x->grads + part.begin, part.count, RUNG_F32,
+                                       RUNGI_COMM_SUM, "pushed gradients"));
+    }
+    return whole && servers == ranks
+               ? rungi_exchange_pull(x->o.comm, servers, x->grads, size, "added gradients")
+               : RUNG_OK;
+}
+
+rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step, bool whole)
 {
     begin(x, step);
     x->waiting = rungi_comm_now(x->o.comm);
-    rung_status status = finish(x);
+    rung_status status = x->o.servers ? push(x, whole) : finish(x);
     x->waiting = INT64_MAX;
     end(x);
     return status;

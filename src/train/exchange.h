@@ -21,11 +21,14 @@
 typedef struct rungi_exchange rungi_exchange;
 
 typedef struct rungi_exchange_options {
-    rungi_comm *comm;         // borrowed
-    bool overlap;             // start each bucket when backward has completed it
-    int64_t bucket_bytes;     // a bucket is closed when it has as many
-    rung_dtype compress;      // f32: as they are; bf16, f16: rounded before they are sent
-    bool owned;               // sums come to the ranks that own them; other gradients are undefined
+    rungi_comm *comm;     // borrowed
+    bool overlap;         // start each bucket when backward has completed it
+    int64_t bucket_bytes; // a bucket is closed when it has as many
+    rung_dtype compress;  // f32: as they are; bf16, f16: rounded before they are sent
+    bool owned;           // sums come to the ranks that own them; other gradients are undefined
+    // Parameter servers that gradients are pushed to, after backward: each rank that hosts one has
+    // the sums of its range (param_server.h). 0: all ranks have all sums.
+    int servers;
     rungi_timeline *timeline; // borrowed; may be NULL
 } rungi_exchange_options;
 
@@ -66,10 +69,13 @@ rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan,
 // A step's computing begins, at that time of the clock.
 void rungi_exchange_step(rungi_exchange *x, int64_t step, int64_t began);
 // Starts the exchange of a bucket; carries started ones on, without waiting; starts those that were
-// not, and waits for all.
+// not, and waits for all. With servers: pushes; `whole`: the sums come to all ranks after all.
 rung_status rungi_exchange_start(rungi_exchange *x, int bucket);
 rung_status rungi_exchange_progress(rungi_exchange *x);
-rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step);
+rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step, bool whole);
+// Gives each server's range of data[the state's size] to all ranks. Collective.
+rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int64_t count,
+                                const char *label);
 
 // See rungi_comm_link_time.
 int64_t rungi_exchange_link_time(const rungi_exchange *x);

@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "measure/resident.h"
 #include "optim/optimizer.h"
+#include "train/session_stages.h"
 #include "train/shards.h"
 
 const char *rung_fit_way_name(rung_fit_way way)
@@ -91,8 +92,10 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_wa
 rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
                                     bool fuse, rung_fit_row *row, rung_plan **plan_out)
 {
-    int ranks = s->ranks > 1 ? s->ranks : 1;
-    int total = s->c->exact ? (int)s->c->train.shards : ranks, shards = total / ranks;
+    int total = rungi_session_shards(s), shards = rungi_session_own_shards(s);
+    bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
+    if (s->stages)
+        total = s->stages->micro, shards = 1;
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
     int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
@@ -119,7 +122,7 @@ rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients = flat * (uint64_t)shards;
+    row->gradients = flat * (uint64_t)(shards + adds);
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
@@ -267,6 +270,8 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
     const rungi_train_config *c = f->s->c;
     RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
                "fit looks at one rank: give train.strategy=single and a rank's batch");
+    RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
+               "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
     fit->batch = rungi_session_batch(f->s);

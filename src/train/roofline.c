@@ -46,6 +46,8 @@ static rung_status measure_steps(profile *p)
     int64_t optimizer, whole;
     for (int i = 0; i < WARMUP; i++)
         RUNG_TRY(one_step(p, i, &optimizer, &whole));
+    RUNG_CHECK(rungi_engine_devices(p->s->engine) == 1, RUNG_UNSUPPORTED,
+               "a roofline is of one device: give train.strategy=single");
     RUNG_CHECK(rungi_engine_shard(p->s->engine, 0, &p->plan, &p->instance), RUNG_UNSUPPORTED,
                "nothing was run");
     int64_t steps = (int64_t)p->plan->steps.count;

@@ -107,15 +107,17 @@ rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_t
     const rungi_data_config *d = &s->c->data;
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
     int workers = d->num_workers > 0 ? (int)d->num_workers : 0; // auto: until they are chosen
+    int replicas = rungi_session_parts(s);
     rung_loader_options o = {.batch_size = rungi_session_batch(s),
-                             .rank = s->rank,
-                             .world = s->ranks,
-                             .shards = s->c->exact ? (int)s->c->train.shards : s->ranks,
+                             .rank = replicas > 1 ? s->rank : 0,
+                             .world = replicas,
+                             .shards = s->c->exact ? (int)s->c->train.shards : replicas,
                              .shuffle = training && d->shuffle,
                              .sampler = training ? s->train_sampler : s->val_sampler,
                              .seed = (uint64_t)s->c->seed,
                              .num_workers = workers,
                              .prefetch_factor = (int)d->prefetch_factor,
+                             .worker_nice = (int)d->worker_nice,
                              .drop_last = training && d->drop_last,
                              .timeout = workers ? (double)d->timeout * 1e-9 : 0,
                              .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,

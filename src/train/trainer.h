@@ -68,9 +68,10 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed;   // several ranks: one of them was asked to stop
-    bool stopped;  // fit ends because of that
-    int straggler; // rank that was told to be slow; -1: none
+    bool agreed;     // several ranks: one of them was asked to stop
+    bool stopped;    // fit ends because of that
+    int straggler;   // rank that was told to be slow; -1: none
+    int64_t counted; // ps.mode async, rank 0: samples of all workers so far
 
     size_t bad_listed; // of the session's bad samples
 
@@ -155,9 +156,27 @@ void rungi_trainer_watch_balance(rung_trainer *t);
 rung_status rungi_trainer_same_step(rung_trainer *t);
 // `values` become the sums over the ranks.
 rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, const char *label);
+// A call returned `status`, with this rank's error record, on each rank: when one has failed, all
+// do, with the first one's message.
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status);
 // The rank at fault, whose error record says why, tells all: they fail with its message.
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank);
 
+// trainer_pipeline.c: adds how busy the stages were to ranks.json; nothing without a pipeline.
+void rungi_trainer_pipeline_json(const rung_trainer *t, json_t *o);
+// RUNG_DIVERGED naming the first tensor of a joined checkpoint that is not finite.
+rung_status rungi_trainer_check_stages(const rung_trainer *t);
+// trainer_servers.c: workers of ps.mode async. `samples`: those of all workers since this was last
+// asked, on rank 0, and this rank's in the step elsewhere; of other strategies those of the batch.
+int64_t rungi_trainer_samples(rung_trainer *t, const rung_batch *batch);
+// Collective: as rungi_session_meet, and what was done so far is counted.
+rung_status rungi_trainer_meet(rung_trainer *t);
+// Adds what the scheduler knows of the workers to a line of metrics.jsonl; writes ranks.json and
+// staleness.svg. Not collective; nothing of other strategies.
+void rungi_trainer_servers_json(const rung_trainer *t, json_t *o);
+rung_status rungi_trainer_servers_write(const rung_trainer *t);
+// The same as a line a worker; NULL of other strategies. Freed by the caller.
+rung_status rungi_trainer_servers_text(const rung_trainer *t, char **text_out);
 // trainer_exchange.c: brings together what the ranks exchanged, at the end of fit (collective; does
 // nothing with one rank), and writes ranks.json: where each rank's time went, how unequal they
 // were, what became of the buckets (not collective).

@@ -174,11 +174,8 @@ static json_t *bucket_json(const rung_trainer *t, int k)
     return o;
 }
 
-rung_status rungi_trainer_write_ranks(const rung_trainer *t)
+static json_t *replicas_json(const rung_trainer *t, const rungi_straggler *b)
 {
-    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
-    if (!b || !b->steps)
-        return RUNG_OK;
     json_t *o = json_object(), *ranks = json_array(), *buckets = json_array();
     for (int r = 0; r < b->ranks; r++)
         json_array_append_new(ranks, rank_json(t, b, r));
@@ -189,6 +186,20 @@ rung_status rungi_trainer_write_ranks(const rung_trainer *t)
     json_object_set_new(o, "imbalance", rungi_json_real(rungi_straggler_imbalance(b)));
     json_object_set_new(o, "ranks", ranks);
     json_object_set_new(o, "buckets", buckets);
+    return o;
+}
+
+rung_status rungi_trainer_write_ranks(const rung_trainer *t)
+{
+    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
+    json_t *o;
+    if (rungi_engine_pipeline(t->s->engine)) {
+        o = json_object();
+        rungi_trainer_pipeline_json(t, o);
+    } else if (b && b->steps)
+        o = replicas_json(t, b);
+    else
+        return RUNG_OK;
     char *path = rungi_path_join(t->run, "ranks.json");
     rung_status status =
         path ? rungi_json_save(path, o) : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for ranks.json");

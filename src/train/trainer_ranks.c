@@ -157,6 +157,19 @@ rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, c
                : RUNG_OK;
 }
 
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status)
+{
+    int64_t first = status == RUNG_OK ? INT64_MAX : t->s->rank;
+    rung_error own = *rung_error_last();
+    RUNG_TRY(rungi_comm_all_reduce(t->s->comm, &first, 1, RUNG_I64, RUNGI_COMM_MIN,
+                                   "how the update went"));
+    if (first == INT64_MAX)
+        return RUNG_OK;
+    if (status != RUNG_OK)
+        rungi_fail_adopt(&own);
+    return rungi_trainer_share_failure(t, (int)first);
+}
+
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank)
 {
     struct {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/shard.h"
 #include "data/survey.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 static rung_status give(rungi_string *text, char **text_out)
@@ -44,14 +45,44 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
     int64_t batch = rungi_session_batch(s);
+    if (s->stages) {
+        int micro = s->stages->micro;
+        rungi_string_add(out,
+                         "batch      %" PRId64 " samples = %d x %" PRId64 " through %d stages\n",
+                         batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
+        return;
+    }
     int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
-    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
-                     s->ranks == 1 ? "device" : "ranks", most);
+    for (int d = 0; d < devices && devices > 1; d++) {
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
+        most = d == 0 || count > most ? count : most;
+        least = d == 0 || count < least ? count : least;
+    }
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
+                     s->ranks > 1  ? "ranks"
+                     : devices > 1 ? "devices"
+                                   : "device",
+                     most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+    rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+}
+
+static void add_servers(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int servers = rungi_config_servers(c, s->ranks);
+    rungi_string_add(out, "; %d parameter server%s, %s", servers, servers == 1 ? "" : "s",
+                     c->ps.mode == RUNGI_PS_SYNC ? "sync" : "async");
+    if (c->ps.mode == RUNGI_PS_ASYNC && c->ps.staleness < 0)
+        rungi_string_add(out, ", no bound of staleness");
+    else if (c->ps.mode == RUNGI_PS_ASYNC)
+        rungi_string_add(out, ", at most %" PRId64 " step%s ahead", c->ps.staleness,
+                         c->ps.staleness == 1 ? "" : "s");
+    rungi_string_add(out, "\n");
 }
 
 static void add_ranks(const rungi_session *s, rungi_string *out)
@@ -59,7 +90,7 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
     const rungi_train_config *c = s->c;
     int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
     char bucket[32];
-    rungi_string_add(out, "ranks      ");
+    rungi_string_add(out, s->stages ? "stages     " : "ranks      ");
     if (processes == 1)
         rungi_string_add(out, "%d threads of this process", s->ranks);
     else if (c->train.ranks == 1)
@@ -68,6 +99,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
     if (local < s->ranks)
         rungi_string_add(out, ", %d on this machine", local);
+    if (s->stages) {
+        rungi_string_add(out, "\n");
+        rungi_session_stages_text(s, out);
+        return;
+    }
+    if (rungi_config_has_servers(c, s->ranks)) {
+        add_servers(s, out);
+        return;
+    }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
@@ -114,7 +154,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
-                     c->model.name, rung_state_param_count(s->state), s->classes);
+                     c->model.name, rungi_session_param_count(s), s->classes);
     rungi_string_add(&out,
                      "data       %s, %" PRId64 " samples an epoch, %" PRId64
                      " steps an epoch, last batch %" PRId64 "%s\n",
@@ -125,11 +165,13 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    if (rungi_train_devices(c) > 1)
+        rungi_session_replicas_text(s, &out);
     add_norm(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
-                     s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
-                     threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
-                     on_off(c->memory.huge_pages));
+                     s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
+                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
+                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
     if (s->ranks > 1 && s->places)
         rungi_string_add(&out, "places     %s\n", s->places);
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
@@ -156,8 +198,23 @@ fail:
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
+    if (rungi_train_devices(t->s->c) > 1) {
+        rungi_string out = {0};
+        rung_status status = rungi_session_explain_replicas(t->s, &out);
+        if (status == RUNG_OK)
+            return give(&out, text_out);
+        rungi_string_fini(&out);
+        return status;
+    }
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
-    return rung_plan_explain(plan, text_out);
+    RUNG_TRY(rung_plan_explain(plan, text_out));
+    if (!t->s->stages)
+        return RUNG_OK;
+    rungi_string out = {0};
+    rungi_session_stages_text(t->s, &out);
+    rungi_string_add(&out, "\nstage %d:\n%s", t->s->rank, *text_out);
+    free(*text_out);
+    return give(&out, text_out);
 }
 
 // ---- summary ----------------------------------------------------------------------------------
@@ -229,7 +286,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
-    const rung_graph *g = t->s->graph;
+    const rung_graph *g = rungi_session_whole(t->s);
     int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
@@ -258,6 +315,8 @@ rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
     }
     rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
                      total.params, total.flops * 1e-6, total.bytes / 1024);
+    if (t->s->stages)
+        rungi_session_stages_text(t->s, &out);
     add_memory(t, plan, &out);
     free(types);
     return give(&out, text_out);
