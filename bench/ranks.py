@@ -179,6 +179,29 @@ def overlap(smoke, tell):
             "others": f"after backward={statistics.median(rounds.blocks['after backward']):.5g}"}
 
 
+# Four emulated devices of 10 GFLOP/s with the network's layers cut over them, by predicted time.
+STAGES = ["train.strategy=pipeline", "train.ranks=4", "device.threads=1", "device.op_rate=10", "data.batch_size=32"]
+
+
+def pipeline(smoke, tell):
+    """ratio: step time of four emulated stages that take the batch as a whole over that with 1F1B and 16
+    micro-batches."""
+    workers.need_programs()
+    chosen = [*chosen_switches(), *STAGES]
+    rounds = measure({
+        "as a whole": lambda: workers.ours([*chosen, "pipeline.schedule=none"], bind=False),
+        **{schedule: lambda schedule=schedule: workers.ours([*chosen, f"pipeline.schedule={schedule}",
+                                                             "pipeline.micro_batches=16"], bind=False)
+           for schedule in ("gpipe", "1f1b")},
+    }, steps.Quick(smoke), 3.0, tell)
+    for side, blocks in rounds.blocks.items():
+        tell(f"pipeline: {side}: {spread_text(blocks)}")
+    tell(f"pipeline: {rounds.notes()}")
+    return {"unit": "ms", "ours": "1f1b", "ours_values": rounds.blocks["1f1b"], "peer": "as a whole",
+            "peer_values": rounds.blocks["as a whole"], "ratios": rounds.ratios("as a whole", "1f1b"),
+            "rounds": rounds, "others": f"gpipe={statistics.median(rounds.blocks['gpipe']):.5g}"}
+
+
 def of_servers(chosen):
     return [*[x for x in of_ranks(chosen) if x != "ddp.overlap=true"], "train.strategy=parameter_server"]
 

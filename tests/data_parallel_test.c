@@ -182,7 +182,7 @@ static void each_device_is_told_of(void **state)
                                    "scaled by it"));
     assert_non_null(strstr(banner, "replicas   cpu:0 4, cpu:1 4 samples; weights and optimizer on "
                                    "cpu:0; outputs and loss on cpu:1"));
-    assert_non_null(strstr(banner, "running statistics: average of all devices"));
+    assert_null(strstr(banner, "running statistics")); // there are none
     assert_ok(rung_trainer_explain(s.trainer, &plan));
     assert_non_null(strstr(plan, "cpu:1: samples 4 to 7"));
     assert_non_null(strstr(plan, "cross_entropy"));
@@ -212,6 +212,31 @@ static void each_device_is_told_of(void **state)
     assert_true(flat > 0);
     json_decref(memory);
     rung_context_destroy(&context);
+}
+
+// Case C28: the policy is printed.
+static void the_policy_of_statistics_is_told(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"data_parallel.batch_norm=average",
+                                           "data_parallel.batch_norm=first"};
+    static const char *const told[] = {"running statistics: average of all devices\n",
+                                       "running statistics: those of the first device\n"};
+    for (int i = 0; i < 2; i++) {
+        training_log log;
+        rung_context *context = training_context(&log);
+        const char *overrides[] = {TWO, settings[i], "model.name=resnet18", NULL};
+        rung_config *config = training_config(context, DATA, overrides);
+        rung_trainer *trainer;
+        char *banner;
+        assert_ok(rung_trainer_create(context, config, NULL, &trainer));
+        assert_ok(rung_trainer_banner(trainer, &banner));
+        assert_non_null(strstr(banner, told[i]));
+        free(banner);
+        rung_trainer_destroy(&trainer);
+        rung_config_destroy(&config);
+        rung_context_destroy(&context);
+    }
 }
 
 // A sample that is not a number is found on the device that has it.
@@ -309,6 +334,7 @@ int main(void)
         IN_FOLDER(fast_runs_agree),
         IN_FOLDER(another_list_of_devices_goes_on),
         IN_FOLDER(each_device_is_told_of),
+        cmocka_unit_test(the_policy_of_statistics_is_told),
         cmocka_unit_test(a_bad_weight_is_found_on_its_device),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_batch_of_each_device),

@@ -56,11 +56,6 @@ rung_status rungi_train_config_check_pipeline(const rungi_options *o, const rung
     if (v->train.strategy != RUNGI_STRATEGY_PIPELINE)
         return RUNG_OK;
     RUNG_TRY(check_others(o, v));
-    if (v->pipeline.schedule == RUNGI_PIPELINE_NONE && v->pipeline.micro_batches > 1)
-        return rungi_options_fail(o, "pipeline.micro_batches",
-                                  "is %" PRId64 ", but pipeline.schedule none runs the batch as a "
-                                  "whole: set it to gpipe or 1f1b",
-                                  v->pipeline.micro_batches);
     for (size_t i = 0; i < points && rungi_config_splits(v); i++)
         if (strcmp(v->pipeline.split_points.data[i], "auto") == 0)
             return rungi_options_fail(o, "pipeline.split_points",
@@ -86,4 +81,8 @@ void rungi_train_config_note_pipeline(const rungi_options *o, const rungi_train_
         if (v->train.strategy != RUNGI_STRATEGY_PIPELINE && keys[i].on)
             rungi_options_note(o, context, keys[i].key,
                                "ignored, because train.strategy is not pipeline");
+    if (v->train.strategy == RUNGI_STRATEGY_PIPELINE &&
+        v->pipeline.schedule == RUNGI_PIPELINE_NONE && v->pipeline.micro_batches > 1)
+        rungi_options_note(o, context, "pipeline.micro_batches",
+                           "ignored, because pipeline.schedule none takes a batch as a whole");
 }

@@ -4,6 +4,9 @@
 
 #include "train/train_config.h"
 
+// Another value is the user's wish.
+enum { DEFAULT_BUCKET = 25 << 20 };
+
 bool rungi_config_has_servers(const rungi_train_config *v, int64_t ranks)
 {
     return ranks > 1 && v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER;
@@ -55,7 +58,8 @@ rung_status rungi_train_config_check_counts(const rungi_options *o, const rungi_
     return RUNG_OK;
 }
 
-rung_status rungi_train_config_check_ps(const rungi_options *o, const rungi_train_config *v)
+rung_status rungi_train_config_check_ps(const rungi_options *o, const rungi_train_config *v,
+                                        rung_context *context)
 {
     const rungi_ps_config *p = &v->ps;
     if (v->device.slowdown.count && v->device.op_rate <= 0)
@@ -69,5 +73,16 @@ rung_status rungi_train_config_check_ps(const rungi_options *o, const rungi_trai
         return rungi_options_fail(o, "ps.mode",
                                   "async cannot be combined with exact: its result depends on who "
                                   "comes first");
+    if (p->mode == RUNGI_PS_ASYNC && (v->ddp.link_delay > 0 || v->ddp.link_rate > 0))
+        return rungi_options_fail(o, v->ddp.link_delay > 0 ? "ddp.link_delay" : "ddp.link_rate",
+                                  "emulates a network for collective calls, which ps.mode async "
+                                  "does without: switch it off");
+    if (p->mode == RUNGI_PS_ASYNC && v->ddp.sync_batch_norm)
+        return rungi_options_fail(o, "ddp.sync_batch_norm",
+                                  "needs all ranks in step, which ps.mode async are not: switch it "
+                                  "off");
+    if (v->ddp.bucket_size != DEFAULT_BUCKET)
+        rungi_options_note(o, context, "ddp.bucket_size",
+                           "ignored, because servers are given their ranges as a whole");
     return check_ddp(o, &v->ddp);
 }

@@ -264,9 +264,10 @@ static rung_status check_batch(rungi_engine *e)
 }
 
 // Brings the devices that share the batch what they need for it.
-static rung_status before_forward(rungi_engine *e)
+static rung_status before_forward(rungi_engine *e, bool loss)
 {
-    rungi_engine_tell_idle(e);
+    if (loss) // else few samples are wanted, and no note
+        rungi_engine_tell_idle(e);
     RUNG_TRY(rungi_engine_scatter(e));
     return rungi_engine_broadcast(e);
 }
@@ -288,7 +289,7 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     int64_t began = rungi_engine_clock_now(e);
     if (e->devices > 1)
-        RUNG_TRY(before_forward(e));
+        RUNG_TRY(before_forward(e, loss));
     RUNG_TRY(rungi_engine_reserve_outputs(e));
     RUNG_TRY(bind(e));
     if (e->criterion && loss)

@@ -264,12 +264,14 @@ static rung_status fill(fitter *f)
 
 static rung_status run(fitter *f, rung_context *context, const rung_config *config)
 {
+    const rungi_train_config *given = rungi_config_values(config);
+    RUNG_CHECK(given->train.ranks == 1 && given->train.strategy != RUNGI_STRATEGY_PIPELINE,
+               RUNG_UNSUPPORTED,
+               "fit looks at one rank: give train.strategy=single and a rank's batch");
     RUNG_TRY(rungi_session_create(context, config,
                                   &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
     rung_fit *fit = f->fit;
     const rungi_train_config *c = f->s->c;
-    RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
-               "fit looks at one rank: give train.strategy=single and a rank's batch");
     RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
                "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);

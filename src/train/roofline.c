@@ -143,6 +143,9 @@ static void fill_rows(profile *p)
 static rung_status run(profile *p, rung_context *context, const rung_config *config)
 {
     rung_roofline *r = &p->result;
+    RUNG_CHECK(rungi_config_values(config)->train.strategy != RUNGI_STRATEGY_PIPELINE,
+               RUNG_UNSUPPORTED,
+               "a roofline is of a whole network: give train.strategy=single and train.ranks=1");
     RUNG_TRY(rungi_session_create(context, config,
                                   &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &p->s));
     RUNG_CHECK(!p->s->c->exact, RUNG_UNSUPPORTED,

@@ -159,6 +159,9 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
 // engine does with them.
 rung_status rungi_session_make_devices(rungi_session *s, const rung_device_options *options);
 rungi_replicas_options rungi_session_replicas(const rungi_session *s);
+// Shards of this rank's first device, and how many of them have an arena at once.
+int rungi_session_own_shards(const rungi_session *s);
+int rungi_session_arenas(const rungi_session *s);
 // Bytes that training takes of the first one for the others' sake, beside arenas.
 uint64_t rungi_session_replica_bytes(const rungi_session *s);
 // What the banner says of them; what they do in a step, with plans; and, after training, what each
@@ -217,17 +220,11 @@ static inline int64_t rungi_session_batch(const rungi_session *s)
     return part ? part * s->ranks * rungi_train_devices(s->c) : s->c->data.batch_size;
 }
 
-// Shards that a batch is cut into, and those of them that are on this rank's (first) device.
+// Shards that a batch is cut into, of all ranks and devices.
 static inline int rungi_session_shards(const rungi_session *s)
 {
     return s->c->exact ? (int)s->c->train.shards
                        : (s->ranks > 1 ? s->ranks : rungi_train_devices(s->c));
-}
-
-static inline int rungi_session_own_shards(const rungi_session *s)
-{
-    int parts = s->ranks > 1 ? s->ranks : rungi_train_devices(s->c);
-    return (rungi_session_shards(s) + parts - 1) / parts;
 }
 
 // Classes that the network tells apart: the width of its logits.

@@ -8,15 +8,6 @@
 #include "train/session_servers.h"
 #include "train/session_stages.h"
 
-// Batches, or micro-batches, that are kept at once, each in an arena of its own.
-static int arenas(const rungi_session *s)
-{
-    int threads = rung_device_threads(s->device), shards = rungi_session_own_shards(s);
-    if (s->stages)
-        return s->stages->info[s->rank].in_flight;
-    return !s->c->exact ? 1 : threads < shards ? threads : shards;
-}
-
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)
 {
@@ -49,6 +40,8 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
     char beside_text[32], budget_text[32];
     uint64_t budget = (uint64_t)m->budget, beside = beside_arenas(s);
     bool several = rungi_train_devices(s->c) > 1;
+    // Micro-batches that a stage of a pipeline keeps have an arena each, too.
+    int arenas = s->stages ? s->stages->info[s->rank].in_flight : rungi_session_arenas(s);
     RUNG_CHECK(
         beside < budget, RUNG_NO_MEMORY,
         "memory.budget: weights, gradients and optimizer take %s%s%s, so that nothing is left of "
@@ -56,7 +49,7 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
         rungi_text_bytes(beside, beside_text, sizeof beside_text), several ? " of " : "",
         several ? rung_device_name(s->device) : "",
         rungi_text_bytes(budget, budget_text, sizeof budget_text));
-    o->budget = (budget - beside) / (uint64_t)arenas(s);
+    o->budget = (budget - beside) / (uint64_t)arenas;
     return RUNG_OK;
 }
 

@@ -2,11 +2,13 @@
 // The devices of train.strategy data_parallel.
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "train/session.h"
+#include "train/shards.h"
 
 rung_status rungi_session_make_devices(rungi_session *s, const rung_device_options *options)
 {
@@ -38,6 +40,24 @@ rungi_replicas_options rungi_session_replicas(const rungi_session *s)
     };
 }
 
+int rungi_session_own_shards(const rungi_session *s)
+{
+    const rungi_reals *weights = &s->c->data_parallel.device_weights;
+    int devices = rungi_train_devices(s->c), shards = rungi_session_shards(s);
+    if (devices == 1)
+        return shards / (s->ranks > 1 ? s->ranks : 1);
+    return (int)(weights->count ? rungi_share_of(shards, weights->data, devices, 0)
+                                : rungi_shard_of(shards, devices, 0))
+        .count;
+}
+
+int rungi_session_arenas(const rungi_session *s)
+{
+    int threads = rung_device_threads(s->device), shards = rungi_session_own_shards(s);
+    bool all = rungi_train_devices(s->c) > 1 && !s->c->data_parallel.parallel_criterion;
+    return all || threads > shards ? shards : s->c->exact ? threads : 1;
+}
+
 uint64_t rungi_session_replica_bytes(const rungi_session *s)
 {
     const rungi_data_parallel_config *c = &s->c->data_parallel;
@@ -51,6 +71,14 @@ uint64_t rungi_session_replica_bytes(const rungi_session *s)
         bytes += 2 * (uint64_t)rungi_session_batch(s) * (uint64_t)rungi_session_logits(s) *
                  sizeof(float);
     return bytes;
+}
+
+static bool has_norms(const rung_graph *g)
+{
+    for (size_t k = 0; k < g->nodes.count; k++)
+        if (strcmp(g->nodes.data[k].op->name, "batch_norm") == 0)
+            return true;
+    return false;
 }
 
 void rungi_session_replicas_text(const rungi_session *s, rungi_string *out)
@@ -67,6 +95,8 @@ void rungi_session_replicas_text(const rungi_session *s, rungi_string *out)
     else
         rungi_string_add(out, "outputs and loss on %s\n",
                          rung_device_name(s->devices[c->output_device]));
+    if (!has_norms(s->graph))
+        return;
     rungi_string_add(out, "norms      each device normalizes by its part; running statistics: %s\n",
                      c->batch_norm == RUNGI_REPLICA_NORM_FIRST ? "those of the first device"
                                                                : "average of all devices");

@@ -346,7 +346,7 @@ int64_t rungi_config_micro_batches(const rungi_train_config *values, int64_t ran
 // config_ps.c: checks strategy parameter_server; and what there must be one of for each rank, once
 // it is known how many there are.
 rung_status rungi_train_config_check_ps(const rungi_options *options,
-                                        const rungi_train_config *values);
+                                        const rungi_train_config *values, rung_context *context);
 rung_status rungi_train_config_check_counts(const rungi_options *options,
                                             const rungi_train_config *values, int64_t ranks);
 // Does such a configuration train with parameter servers, and without steps in common?

@@ -165,6 +165,8 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    else if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        rungi_string_add(&out, "ranks      1, worker and server at once\n");
     if (rungi_train_devices(c) > 1)
         rungi_session_replicas_text(s, &out);
     add_norm(s, &out);
@@ -255,10 +257,15 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
 static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_string *out)
 {
     rung_plan_memory m = rung_plan_memory_use(plan);
-    uint64_t optimizer = 0;
+    uint64_t optimizer = 0, arena = m.arena;
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         optimizer += t->s->optimizer_state[i] ? m.params : 0;
     char a[32], b[32], c[32], d[32], e[32], f[32];
+    if (t->s->stages) { // of this rank's, with all micro-batches that it holds
+        m.arena *= (uint64_t)rungi_engine_width(t->s->engine);
+        m.grads *= t->s->stages->micro > 1 ? 2 : 1;
+        rungi_string_add(out, "stage %d: ", t->s->rank);
+    }
     rungi_string_add(
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
@@ -271,7 +278,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
     rungi_string_add(out,
                      "activations and workspace: %.2f %% above the largest live set, %s = "
                      "activations %s + their gradients %s + workspace %s\n",
-                     m.lower_bound ? ((double)m.arena / (double)m.lower_bound - 1) * 100 : 0,
+                     m.lower_bound ? ((double)arena / (double)m.lower_bound - 1) * 100 : 0,
                      rungi_text_bytes(m.lower_bound, a, sizeof a),
                      rungi_text_bytes(m.peak_activations, b, sizeof b),
                      rungi_text_bytes(m.peak_gradients, c, sizeof c),
