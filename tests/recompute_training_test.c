@@ -15,13 +15,13 @@
     "optim: {name: sgd, lr: 0.05, momentum: 0.9}\n"                                               \
     "plan: {kernels: own, layout: channels_last, fuse: true}\n"                                   \
     "train: {epochs: 1, eval_every: never}\n"
-#define DROPOUT                                                                           \
-    "device: {threads: 1}\n"                                                              \
+#define DROPOUT                                                                            \
+    "device: {threads: 1}\n"                                                               \
     "data: {source: synthetic, batch_size: 8, synthetic: {shape: [3, 32, 32], count: 12, " \
-    "classes: 4}}\n"                                                                      \
-    "model: {name: dlf_cnn}\n"                                                            \
-    "optim: {name: adamw, lr: 0.001}\n"                                                   \
-    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                           \
+    "classes: 4}}\n"                                                                       \
+    "model: {name: dlf_cnn}\n"                                                             \
+    "optim: {name: adamw, lr: 0.001}\n"                                                    \
+    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                            \
     "train: {epochs: 2, eval_every: never}\n"
 
 // Trains with each setting (ended by NULL): all checkpoints have the first one's bits.
