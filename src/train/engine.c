@@ -112,7 +112,9 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return e->pipeline ? e->pipeline->slots : e->criterion ? e->replicas[0].shards : e->replicas[0].workers;
+    return e->pipeline    ? e->pipeline->slots
+           : e->criterion ? e->replicas[0].shards
+                          : e->replicas[0].workers;
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
