@@ -47,6 +47,8 @@ static rung_status count_batch(rungi_engine *e)
         rt->sample_offset =
             e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
         rt->normalizer = e->counts;
+        rungi_instance_set_loss_scale(e->now[s]->instances[s],
+                                      e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
         rt->group = e->group.size && e->training ? &e->group : NULL;
     }
     if (e->criterion)

@@ -14,6 +14,7 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(optim),
     TABLE(schedule),
     TABLE(train),
+    TABLE(precision),
     TABLE(ddp),
     TABLE(data_parallel),
     {rungi_pipeline_options_table, offsetof(rungi_train_config, pipeline), NULL},

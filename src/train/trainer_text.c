@@ -142,6 +142,25 @@ static void add_recompute(const rungi_train_config *c, rungi_string *out)
                          : "none");
 }
 
+static void add_precision(const rungi_session *s, rungi_string *out)
+{
+    const rungi_precision_config *p = &s->c->precision;
+    char why[96];
+    if (p->dtype == RUNG_F32)
+        return;
+    bool native = rung_compute_native(s->context, p->dtype, why, sizeof why);
+    rungi_string_add(out, "precision  %s, compute ", p->dtype == RUNG_BF16 ? "bf16" : "fp16");
+    if (native && p->compute != RUNG_COMPUTE_STORAGE)
+        rungi_string_add(out, "native");
+    else
+        rungi_string_add(out, "storage: kept in 16 bits, computed with in float32%s%s",
+                         p->compute == RUNG_COMPUTE_AUTO ? "; native is not available: " : "",
+                         p->compute == RUNG_COMPUTE_AUTO ? why : "");
+    if (s->scales_loss)
+        rungi_string_add(out, "; loss scale %g", s->loss_scale.scale);
+    rungi_string_add(out, "\n");
+}
+
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
 {
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
@@ -174,9 +193,12 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
                      s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
                      rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
+    if (s->ranks > 1 && s->places)
+        rungi_string_add(&out, "places     %s\n", s->places);
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
+    add_precision(s, &out);
     add_recompute(c, &out);
     if (c->exact)
         rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
