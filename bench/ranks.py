@@ -179,6 +179,18 @@ def overlap(smoke, tell):
             "others": f"after backward={statistics.median(rounds.blocks['after backward']):.5g}"}
 
 
+def data_parallel(smoke, tell):
+    """ratio: step time of two ranks over that of two devices of one process that share each batch."""
+    need_cores()
+    workers.need_programs()
+    chosen = chosen_switches()
+    devices = [*chosen, "device.list=[cpu:0,cpu:1]", "device.threads=2", "train.strategy=data_parallel"]
+    return compare("data_parallel", {
+        "ranks": lambda: workers.ours(of_ranks(chosen), bind=False),
+        "devices": lambda: workers.ours(devices, bind=False),
+    }, "ranks", "devices", steps.Quick(smoke), 1.5, tell)
+
+
 # Four emulated devices of 10 GFLOP/s with the network's layers cut over them, by predicted time.
 STAGES = ["train.strategy=pipeline", "train.ranks=4", "device.threads=1", "device.op_rate=10", "data.batch_size=32"]
 

@@ -45,7 +45,12 @@ rung_status rungi_train_config_check_counts(const rungi_options *o, const rungi_
     size_t slowdowns = v->device.slowdown.count;
     bool servers = v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER;
     const char *are = ranks == 1 ? "is" : "are", *s = ranks == 1 ? "" : "s";
-    if (slowdowns && slowdowns != (size_t)ranks)
+    size_t devices = (size_t)rungi_train_devices(v);
+    if (slowdowns && devices > 1 && slowdowns != devices)
+        return rungi_options_fail(o, "device.slowdown",
+                                  "has %zu numbers, but there are %zu devices: one for each",
+                                  slowdowns, devices);
+    if (slowdowns && devices == 1 && slowdowns != (size_t)ranks)
         return rungi_options_fail(o, "device.slowdown",
                                   "has %zu numbers, but there %s %" PRId64 " rank%s: one for each",
                                   slowdowns, are, ranks, s);

@@ -99,8 +99,8 @@ const rungi_option rungi_device_options[] = {
      RUNGI_AT(rungi_device_config, slowdown),
      .initial = "[]",
      .range = ">= 1",
-     .help = "How many times slower than device.op_rate the device of each rank is, to study ranks "
-             "that are unequal; []: not at all."},
+     .help = "How many times slower than device.op_rate the device of each rank is, or each of "
+             "device.list with data_parallel, to study what is unequal; []: not at all."},
     {0},
 };
 

@@ -20,8 +20,10 @@ rung_status rungi_session_make_devices(rungi_session *s, const rung_device_optio
         o.delay_copy = c->copy_delay;
         o.delay_copy_byte = c->copy_rate > 0 ? 1 / c->copy_rate : 0;
     }
-    for (int d = 0; d < count; d++)
+    for (int d = 0; d < count; d++) {
+        o.op_rate = options->op_rate / (c->slowdown.count ? c->slowdown.data[d] : 1);
         RUNG_TRY(rung_device_create(s->context, c->list.data[d], &o, &s->devices[d]));
+    }
     s->device = s->devices[0];
     return RUNG_OK;
 }

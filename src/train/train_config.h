@@ -27,7 +27,7 @@ typedef struct rungi_device_config {
     int64_t copy_delay;   // nanoseconds
     double copy_rate;     // GB/s; 0: as fast as memory
     double op_rate;       // GFLOP/s; 0: as fast as it is
-    rungi_reals slowdown; // of each rank; none: all are as fast
+    rungi_reals slowdown; // of each rank, or device of data_parallel; none: all as fast
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
