@@ -14,8 +14,10 @@
 //                    loss_scale.svg
 //   events.out.tfevents...
 //   memory.json      what a step holds at each of its operators, and whose; memory.svg
-//   trace.json       spans of the last steps, for Perfetto or chrome://tracing
-//   ranks/           of several ranks: the last calls of each; ranks.json: how their time was spent
+//   trace.json       spans of the last steps, of all ranks, for Perfetto or chrome://tracing
+//   ranks/           of several ranks: the last calls of each; ranks.json: how their time was
+//   spent,
+//                    and what became of each bucket of gradients
 //   checkpoints/     step-00000100/, ..., and the marks latest and best
 #ifndef RUNG_TRAIN_H
 #define RUNG_TRAIN_H

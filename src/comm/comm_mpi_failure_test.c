@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of MPI that fail, leave, die, are stopped or do not come are named by the others.
-#include "comm/comm_mpi_testing.h"
+#include "comm_mpi_testing.h"
 
 static void failures_between_machines(void **state)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of MPI give the values of threads, on one machine and on several.
-#include "comm/comm_mpi_testing.h"
+#include "comm_mpi_testing.h"
 
 static void values_of_processes(void **state)
 {

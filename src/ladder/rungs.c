@@ -489,6 +489,8 @@ static void without_replicas(const rungi_train_config *c, rungi_string *out)
         rungi_string_add(out, " ddp.overlap=false");
     if (c->ddp.shard_optimizer)
         rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.sync_batch_norm)
+        rungi_string_add(out, " ddp.sync_batch_norm=false");
     if (c->ddp.compress != RUNG_F32)
         rungi_string_add(out, " ddp.compress=none");
     if (c->ddp.bucket_size != RUNGI_DDP_BUCKET)

@@ -175,9 +175,11 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "plan.fuse_optimizer",
                                   "cannot be combined with several ranks, which add their "
                                   "gradients first: switch it off");
-    if (v->data.num_workers < 0)
+    if (v->data.num_workers < 0 && v->train.strategy != RUNGI_STRATEGY_AUTO &&
+        v->train.strategy != RUNGI_STRATEGY_DDP)
         return rungi_options_fail(o, "data.num_workers",
-                                  "auto is measured with one rank only: give a number");
+                                  "auto is measured with one rank, or with strategy ddp: give a "
+                                  "number");
     if (v->exact && (v->data.mixup > 0 || v->data.cutmix > 0))
         return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
                                   "cannot be combined with exact and several ranks: samples are "

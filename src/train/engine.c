@@ -17,8 +17,13 @@ static rung_status make(rungi_engine *e)
     RUNG_TRY(rungi_engine_place(e, threads));
     if (e->exchange)
         rungi_straggler_init(&e->balance, rungi_exchange_ranks(e->exchange));
-    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1)
+    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1) {
+        RUNG_CHECK(e->shards == 1, RUNG_INVALID,
+                   "synchronized batch normalization needs one shard for each rank: there are %d "
+                   "shards, %d ranks",
+                   e->total, rungi_exchange_ranks(e->exchange));
         rungi_engine_meet_init(e);
+    }
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
     e->gathered = calloc(e->model->outputs.count + 1, sizeof *e->gathered);
     e->gathered_bytes = calloc(e->model->outputs.count + 1, sizeof *e->gathered_bytes);

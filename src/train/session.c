@@ -313,6 +313,7 @@ void rungi_session_destroy(rungi_session **session)
         free(s->bad.data[i].message);
     rungi_array_fini(&s->bad);
     free(s->segments);
+    free(s->places);
     rung_config_destroy(&s->config);
     free(s);
     *session = NULL;

@@ -33,6 +33,7 @@ typedef struct rungi_session {
     rung_context *context;
     rungi_comm *comm; // with the other ranks; borrowed; NULL: there are none
     int rank, ranks;
+    char *places;        // several ranks: "rank 0 cpu:0, 1 cpu:1 on HOST; ..."; else NULL
     bool want_stop;      // this rank wants to end: see rungi_engine_stop
     int64_t waited;      // nanoseconds that it waited for its last batch
     int64_t batch_count; // samples of its last batch

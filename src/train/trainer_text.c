@@ -193,6 +193,8 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
                      s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
                      rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
+    if (s->ranks > 1 && s->places)
+        rungi_string_add(&out, "places     %s\n", s->places);
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));

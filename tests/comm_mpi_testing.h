@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of processes: a program without arguments runs itself under mpirun, with the name of a
 // part, and looks at what comes out.
-#ifndef RUNGI_COMM_COMM_MPI_TESTING_H
-#define RUNGI_COMM_COMM_MPI_TESTING_H
+#ifndef RUNGI_TESTS_COMM_MPI_TESTING_H
+#define RUNGI_TESTS_COMM_MPI_TESTING_H
 
 #include "testing.h"
 
