@@ -83,7 +83,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "plan.fuse=true", row.peak, -0.1, "no slower");
     }
-    if (what.precision == RUNG_F32) {
+    if (what.precision == RUNG_F32 && s->c->train.strategy <= RUNGI_STRATEGY_DDP) {
         what.precision = RUNG_BF16;
         RUNG_TRY(predict(s, batch, &what, &row));
         what.precision = RUNG_F32;
