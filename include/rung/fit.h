@@ -22,7 +22,7 @@ typedef enum rung_fit_way {
 RUNG_API const char *rung_fit_way_name(rung_fit_way way);
 
 typedef struct rung_fit_row {
-    int64_t batch;
+    int64_t batch; // samples of a step
     rung_fit_way way;
     // Bytes of the device. `gradients` are those of parameters, of all shards; `statistics` what
     // shards keep until the end of a step.
@@ -33,6 +33,9 @@ typedef struct rung_fit_row {
     double extra;      // share of time that recomputation adds, predicted
     double seconds;    // of a step, estimated
     bool fits;
+    // The fewest rounds (train.accumulate, the configuration's times a power of two) in which a
+    // step on this batch fits; 0: none.
+    int64_t accumulate;
 } rung_fit_row;
 
 typedef struct rung_fit {

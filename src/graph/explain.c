@@ -123,13 +123,14 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     static const char *const kernels[] = {"own", "library", "reference"};
     rungi_string_add(&out,
                      "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-                     "%s%s\n",
+                     "%s%s%s\n",
                      (long long)plan->options.batch,
                      plan->options.training ? "training" : "evaluation",
                      plan->options.gradients ? " with gradients" : "", plan->options.threads,
                      layouts[plan->options.layout], kernels[plan->options.kernels],
                      plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
-                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "");
+                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
+                     plan->options.accumulate ? ", adds to the gradients" : "");
     add_memory(plan, &out);
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)

@@ -90,6 +90,9 @@ rung_shape rungi_shape_resolve(const rung_graph *g, const rung_shape *shape, con
 // Index of the symbol that a dimension stands for, or -1.
 int rungi_symbol_index(const rung_graph *g, int64_t dim);
 
+// By value: does the loss's gradient reach it? The caller frees *reached_out.
+rung_status rungi_graph_gradients(const rung_graph *g, bool **reached_out);
+
 // Runs the shape rules of all nodes with numbers for the symbols: fills types[value id].
 rung_status rungi_graph_infer(const rung_graph *g, const int64_t *symbols, rungi_type *types);
 

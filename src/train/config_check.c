@@ -223,6 +223,14 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         return rungi_options_fail(options, "plan.fuse_optimizer",
                                   "cannot be combined with exact, which adds the gradients of its "
                                   "shards first: switch one of them off");
+    if (v->plan.fuse_optimizer && v->gradients.accumulate > 1)
+        rungi_options_note(options, context, "plan.fuse_optimizer",
+                           "ignored, because train.accumulate adds gradients before weights are "
+                           "updated");
+    if (v->exact && (v->gradients.accumulate & (v->gradients.accumulate - 1)) != 0)
+        return rungi_options_fail(options, "train.accumulate",
+                                  "must be a power of two under exact, not %" PRId64,
+                                  v->gradients.accumulate);
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");

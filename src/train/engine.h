@@ -8,6 +8,14 @@
 // in one fixed binary tree over the shards. Loss divisors are counted over the whole batch first.
 // Not exact: one shard with all threads.
 //
+// Accumulation cuts a training batch into as many times more shards, which are computed in rounds:
+// a round has as many as a batch would have without (one, not exact). So memory for activations is
+// that of a round, divisors and random numbers are those of the whole batch, gradients are
+// exchanged once, and under exact the bits are those of a batch that is cut into all these shards
+// at once. Not exact, the plans of all rounds but the first add to the gradients that are there;
+// the tree of exact keeps a buffer for each of its levels. Running statistics of batch
+// normalization are updated once, with those of all rounds.
+//
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
@@ -30,6 +38,8 @@ typedef struct rungi_engine_options {
     int threads; // 0: the device's
     bool fuse;
     bool fuse_optimizer;
+    bool allow_unused; // parameters that take no part in the loss: else told, or with ranks refused
+    int accumulate;    // rounds of a training batch; 0: 1. Under exact a power of two
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
@@ -97,14 +107,17 @@ const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);
 // An output of the last call, all of this rank's samples in order. Valid until the next call.
 rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
 
-// Shard `index` of the last call: the plan and instance that it was run with, for looking into
-// them. False past the last.
-bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan **plan_out,
+// Shard `index` of the last call: the plan and instance that it was run with, bound to its samples
+// (which the caller still holds): for looking into them. False past the last. Of accumulated rounds
+// the instance holds what the last one left.
+bool rungi_engine_shard(rungi_engine *engine, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out);
 
-// The plan that trains on (the first shard of) batches of `count`, for listings and memory.
+// The plan that trains on (the first shard of) batches of `count`, for listings and memory; and the
+// one that adds to its gradients, NULL where there is none.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
+const rung_plan *rungi_engine_adding_plan(const rungi_engine *engine);
 
 // The training plan of the largest batches so far, or NULL.
 const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
@@ -112,7 +125,11 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
-// Shards that run at once.
+// Shards that run at once; shards of this rank in a round; rounds of a training batch; buffers of
+// gradients, the state's included.
 int rungi_engine_width(const rungi_engine *engine);
+int rungi_engine_round_shards(const rungi_engine *engine);
+int rungi_engine_rounds(const rungi_engine *engine);
+int rungi_engine_gradient_buffers(const rungi_engine *engine);
 
 #endif

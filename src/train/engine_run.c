@@ -26,8 +26,21 @@ static int64_t own_begin(const rungi_engine *e, int s)
     return rungi_engine_part(e, e->whole, s).begin - e->batch->begin;
 }
 
-static rung_status bind(rungi_engine *e)
+// What a shard knows of its place in the whole batch.
+static void place(rungi_engine *e, int s)
 {
+    rungi_runtime *rt = &e->now[s]->instances[s % e->slots]->rt;
+    rt->seed = e->batch->seed;
+    rt->step = e->batch->step;
+    rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
+    rt->normalizer = e->counts;
+}
+
+rung_status rungi_engine_bind(rungi_engine *e, int round)
+{
+    int begin = round * e->slots, end = rungi_engine_round_end(e, round);
+    for (int s = begin; s < end; s++)
+        place(e, s);
     for (int f = 0; f < e->batch->n_feeds; f++) {
         const rungi_feed *feed = &e->batch->feeds[f];
         int value = 0;
@@ -36,10 +49,10 @@ static rung_status bind(rungi_engine *e)
                 strcmp(e->graph->values.data[i].name, feed->input) == 0)
                 value = (int)i;
         RUNG_CHECK(value, RUNG_NOT_FOUND, "the graph has no input '%s'", feed->input);
-        for (int s = 0; s < e->active; s++) {
+        for (int s = begin; s < end; s++) {
             int tensor = e->now[s]->plan->value_tensor[value];
             if (tensor >= 0)
-                rungi_instance_bind(e->now[s]->instances[s], tensor,
+                rungi_instance_bind(e->now[s]->instances[s % e->slots], tensor,
                                     (const char *)feed->data +
                                         (size_t)own_begin(e, s) * sample_bytes(e, value));
         }
@@ -47,18 +60,19 @@ static rung_status bind(rungi_engine *e)
     return RUNG_OK;
 }
 
-// Loss divisors over the whole batch, and each shard's place in it.
+static int rounds_of(const rungi_engine *e)
+{
+    return (e->active + e->slots - 1) / e->slots;
+}
+
+// Loss divisors over the whole batch: its labels are there before the first round.
 static rung_status count_batch(rungi_engine *e)
 {
     memset(e->counts, 0, (e->graph->nodes.count + 1) * sizeof *e->counts);
-    for (int s = 0; s < e->active; s++)
-        rungi_instance_count(e->now[s]->instances[s], e->counts);
-    for (int s = 0; s < e->active; s++) {
-        rungi_runtime *rt = &e->now[s]->instances[s]->rt;
-        rt->seed = e->batch->seed;
-        rt->step = e->batch->step;
-        rt->sample_offset = rungi_engine_part(e, e->whole, s).begin;
-        rt->normalizer = e->counts;
+    for (int round = 0; round < rounds_of(e); round++) {
+        RUNG_TRY(rungi_engine_bind(e, round));
+        for (int s = round * e->slots; s < rungi_engine_round_end(e, round); s++)
+            rungi_instance_count(e->now[s]->instances[s % e->slots], e->counts);
     }
     e->stop = e->batch->stop;
     return e->exchange ? rungi_engine_share_counts(e) : RUNG_OK;
@@ -120,34 +134,37 @@ rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *
 
 static float loss_of(const rungi_engine *e, int s)
 {
-    return *(float *)e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[e->graph->loss]];
+    const rungi_instance *instance = e->now[s]->instances[s % e->slots];
+    return *(float *)instance->ptr[instance->plan->value_tensor[e->graph->loss]];
 }
 
-// Can gradients go out while backward goes on? Those of several shards are added first.
+// Can gradients go out while backward of the last round goes on? Those of exact's shards are added
+// first.
 static bool overlaps(const rungi_engine *e)
 {
-    return e->exchange && rungi_exchange_overlaps(e->exchange) && e->shards == 1 &&
-           !e->state->device->options.async;
+    return e->exchange && rungi_exchange_overlaps(e->exchange) &&
+           (e->team ? e->shards : e->slots) == 1 && !e->state->device->options.async;
 }
 
 // One shard, from its inputs to its gradients. Its loss is read before the next shard of this
 // worker takes the arena.
 static rung_status run_shard(rungi_engine *e, int member, int s)
 {
-    rungi_instance *instance = e->now[s]->instances[s];
+    rungi_instance *instance = e->now[s]->instances[s % e->slots];
     const rung_plan *plan = e->now[s]->plan;
     RUNG_TRY(phase(e, member, 0));
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(phase(e, member, 1));
-        RUNG_TRY(overlaps(e) ? rungi_engine_backward_overlapped(e, instance)
-                             : rungi_engine_run_steps(e, member, instance, plan->n_forward,
-                                                      (int)plan->steps.count));
+        RUNG_TRY(overlaps(e) && s == e->active - 1
+                     ? rungi_engine_backward_overlapped(e, instance)
+                     : rungi_engine_run_steps(e, member, instance, plan->n_forward,
+                                              (int)plan->steps.count));
     }
     RUNG_TRY(phase(e, member, 2));
     if (e->streams[member])
         RUNG_TRY(rung_stream_sync(e->streams[member]));
-    if (e->now[s]->loss)
+    if (e->now[s]->key.loss)
         e->losses[s] = loss_of(e, s);
     return RUNG_OK;
 }
@@ -161,7 +178,7 @@ static bool per_sample(const rungi_engine *e, size_t i)
            e->now[0]->plan->value_tensor[value] >= 0;
 }
 
-// Under exact a worker's next shard takes the arena, so outputs are copied out after each shard.
+// A worker's next shard takes the arena, so outputs are copied out after each shard.
 static rung_status reserve_outputs(rungi_engine *e)
 {
     for (size_t i = 0; i < e->graph->outputs.count; i++) {
@@ -188,17 +205,22 @@ static void gather(rungi_engine *e, int s)
         int value = e->graph->outputs.data[i].value;
         size_t size = sample_bytes(e, value);
         memcpy(e->gathered[i] + (size_t)begin * size,
-               e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
+               e->now[s]->instances[s % e->slots]->ptr[e->now[s]->plan->value_tensor[value]],
                (size_t)count * size);
     }
 }
 
+// This worker's shards of the round.
 static rung_status run_member(void *arg, int member)
 {
     rungi_engine *e = arg;
-    for (int s = member; s < e->active; s += rungi_engine_workers(e)) {
+    int end = rungi_engine_round_end(e, e->round);
+    for (int s = e->round * e->slots + member; s < end; s += rungi_engine_workers(e)) {
         RUNG_TRY(run_shard(e, member, s));
-        gather(e, s);
+        if (rungi_engine_gathers(e))
+            gather(e, s);
+        if (e->training)
+            RUNG_TRY(rungi_engine_keep_statistics(e, s));
     }
     return RUNG_OK;
 }
@@ -209,7 +231,11 @@ static rung_status add_member(void *arg, int member)
     int64_t size = e->state->flat_size, workers = rungi_engine_workers(e);
     int64_t unit = (size / workers + RUNGI_TREE_BLOCK - 1) / RUNGI_TREE_BLOCK * RUNGI_TREE_BLOCK;
     int64_t begin = unit * member, end = member == workers - 1 ? size : unit * (member + 1);
-    rungi_tree_add(e->grads, e->active, begin < size ? begin : size, end < size ? end : size);
+    int count = rungi_engine_round_end(e, e->round) - e->round * e->slots;
+    begin = begin < size ? begin : size;
+    end = end < size ? end : size;
+    rungi_tree_add(e->grads, count, begin, end);
+    rungi_tree_carry(e->grads[0], e->levels, e->round, e->round == rounds_of(e) - 1, begin, end);
     return RUNG_OK;
 }
 
@@ -230,6 +256,17 @@ static void clear_gradients(rungi_engine *e)
         e->grads[0][i] = -0.0f;
 }
 
+// A round: its shards, and under exact the sum of their gradients.
+static rung_status run_round(rungi_engine *e)
+{
+    if (e->rounds > 1)
+        RUNG_TRY(rungi_engine_bind(e, e->round));
+    if (!e->team)
+        return run_member(e, 0);
+    RUNG_TRY(rungi_team_run(e->team, run_member, e));
+    return e->training && e->active > 1 ? rungi_team_run(e->team, add_member, e) : RUNG_OK;
+}
+
 static rung_status compute(rungi_engine *e)
 {
     if (!e->active) {
@@ -239,22 +276,17 @@ static rung_status compute(rungi_engine *e)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
     }
-    if (!e->team)
-        return run_shard(e, 0, 0);
-    RUNG_TRY(reserve_outputs(e));
-    return rungi_team_run(e->team, run_member, e);
+    if (rungi_engine_gathers(e))
+        RUNG_TRY(reserve_outputs(e));
+    for (e->round = 0; e->round < rounds_of(e); e->round++)
+        RUNG_TRY(run_round(e));
+    return RUNG_OK;
 }
 
-// After backward of all own shards: running statistics, the sum of their gradients.
+// After backward of all own shards: running statistics, and gradients of the other ranks.
 static rung_status put_together(rungi_engine *e)
 {
-    rungi_instance *shards[RUNGI_MAX_SHARDS];
-    for (int s = 0; s < e->active; s++)
-        shards[s] = e->now[s]->instances[s];
-    RUNG_TRY(e->exchange ? rungi_engine_share_statistics(e)
-                         : rungi_instances_finish(shards, e->active));
-    if (e->active > 1)
-        RUNG_TRY(rungi_team_run(e->team, add_member, e));
+    RUNG_TRY(rungi_engine_finish_statistics(e));
     return e->exchange ? rungi_engine_share_gradients(e) : RUNG_OK;
 }
 
@@ -272,20 +304,34 @@ static rung_status check_batch(rungi_engine *e)
     return RUNG_OK;
 }
 
+// Keeps the batch for the call, and for rungi_engine_shard after it.
+static rung_status take(rungi_engine *e, const rungi_batch_view *batch)
+{
+    RUNG_CHECK(batch->n_feeds <= RUNGI_ENGINE_FEEDS, RUNG_UNSUPPORTED, "%d inputs; at most %d work",
+               batch->n_feeds, RUNGI_ENGINE_FEEDS);
+    e->view = *batch;
+    for (int i = 0; i < batch->n_feeds; i++)
+        e->feeds[i] = batch->feeds[i];
+    e->view.feeds = e->feeds;
+    e->batch = &e->view;
+    e->count = batch->count;
+    e->whole = batch->global_count ? batch->global_count : batch->count;
+    return RUNG_OK;
+}
+
 static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool training, bool loss,
                        double *loss_out)
 {
     double losses[RUNGI_MAX_SHARDS], sum;
-    e->batch = batch;
-    e->count = batch->count;
-    e->whole = batch->global_count ? batch->global_count : batch->count;
+    RUNG_TRY(take(e, batch));
     e->training = training;
+    rungi_engine_cut(e, training);
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
-    RUNG_TRY(bind(e));
+    RUNG_TRY(loss ? count_batch(e) : rungi_engine_bind(e, 0));
     begin_updates(e);
-    if (loss)
-        RUNG_TRY(count_batch(e));
+    if (training)
+        RUNG_TRY(rungi_engine_open_statistics(e));
     if (e->exchange)
         e->began = rungi_now(rung_device_context(e->state->device));
     RUNG_TRY(compute(e));
@@ -317,7 +363,7 @@ rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *vi
     rung_view view;
     RUNG_CHECK(e->active, RUNG_INVALID, "this rank had no sample of the batch");
     RUNG_TRY(rung_plan_output(e->now[0]->plan, name, &view));
-    for (size_t i = 0; e->team && i < e->graph->outputs.count; i++) {
+    for (size_t i = 0; rungi_engine_gathers(e) && i < e->graph->outputs.count; i++) {
         if (strcmp(e->graph->outputs.data[i].name, name) != 0)
             continue;
         RUNG_CHECK(per_sample(e, i), RUNG_UNSUPPORTED,

@@ -26,12 +26,13 @@ rung_status rungi_fit_measure(rungi_session *s, const rung_plan *plan, rungi_fit
 // Seconds of all steps of another plan of the same network, the optimizer left out.
 double rungi_fit_seconds(const rungi_fit_times *times, const rung_plan *plan);
 
-// What the device holds at most while the configuration is trained with batches of `batch`. The
-// plan is of the largest shard; the caller destroys it.
+// What the device holds at most while the configuration is trained with steps on `batch` samples.
+// The plan is of the largest shard; the caller destroys it.
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
                               rung_fit_row *row_out, rung_plan **plan_out);
-// The same with plan.fuse as given.
-rung_status rungi_fit_predict_fused(const rungi_session *s, int64_t batch, rung_fit_way way,
-                                    bool fuse, rung_fit_row *row_out, rung_plan **plan_out);
+// The same with train.accumulate (`rounds`) and plan.fuse as given.
+rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int rounds,
+                                   rung_fit_way way, bool fuse, rung_fit_row *row_out,
+                                   rung_plan **plan_out);
 
 #endif

@@ -14,6 +14,7 @@ const rungi_option_table rungi_train_tables[] = {
     TABLE(optim),
     TABLE(schedule),
     TABLE(train),
+    TABLE(gradients),
     TABLE(ddp),
     TABLE(checkpoint),
     TABLE(plan),

@@ -12,6 +12,7 @@ extern const rungi_option rungi_model_options[];
 extern const rungi_option rungi_optim_options[];
 extern const rungi_option rungi_schedule_options[];
 extern const rungi_option rungi_train_options[];
+extern const rungi_option rungi_gradients_options[];
 extern const rungi_option rungi_ddp_options[];
 extern const rungi_option rungi_checkpoint_options[];
 extern const rungi_option rungi_plan_options[];

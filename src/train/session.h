@@ -164,11 +164,27 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
 float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
-// Samples in a batch, of all ranks together.
-static inline int64_t rungi_session_batch(const rungi_session *s)
+// Samples of all ranks together: in a batch of those that train.accumulate adds up, which is also
+// what validation takes; and in what a step is on, as the training loader gives it.
+static inline int64_t rungi_session_micro_batch(const rungi_session *s)
 {
     int64_t part = s->c->data.batch_per_device;
     return part ? part * s->ranks : s->c->data.batch_size;
+}
+static inline int64_t rungi_session_batch(const rungi_session *s)
+{
+    return rungi_session_micro_batch(s) * s->c->gradients.accumulate;
+}
+// Shards of exact in what a step is on (part of what is trained), or train.shards.
+static inline int64_t rungi_session_shards(const rungi_session *s)
+{
+    return s->c->train.shards * (s->c->exact ? s->c->gradients.accumulate : 1);
+}
+// Parts that such a batch is cut into.
+static inline int rungi_session_parts(const rungi_session *s, bool training)
+{
+    int parts = s->c->exact ? (int)s->c->train.shards : s->ranks;
+    return training ? parts * (int)s->c->gradients.accumulate : parts;
 }
 
 // Classes that the network tells apart: the width of its logits.

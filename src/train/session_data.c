@@ -107,15 +107,18 @@ rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_t
     const rungi_data_config *d = &s->c->data;
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
     int workers = d->num_workers > 0 ? (int)d->num_workers : 0; // auto: until they are chosen
-    rung_loader_options o = {.batch_size = rungi_session_batch(s),
+    // As much is loaded ahead as without accumulation, but whole batches.
+    int64_t rounds = training ? s->c->gradients.accumulate : 1;
+    rung_loader_options o = {.batch_size =
+                                 training ? rungi_session_batch(s) : rungi_session_micro_batch(s),
                              .rank = s->rank,
                              .world = s->ranks,
-                             .shards = s->c->exact ? (int)s->c->train.shards : s->ranks,
+                             .shards = rungi_session_parts(s, training),
                              .shuffle = training && d->shuffle,
                              .sampler = training ? s->train_sampler : s->val_sampler,
                              .seed = (uint64_t)s->c->seed,
                              .num_workers = workers,
-                             .prefetch_factor = (int)d->prefetch_factor,
+                             .prefetch_factor = (int)((d->prefetch_factor + rounds - 1) / rounds),
                              .drop_last = training && d->drop_last,
                              .timeout = workers ? (double)d->timeout * 1e-9 : 0,
                              .skip_bad = d->on_bad_sample == RUNGI_BAD_SAMPLE_SKIP,

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "optim/optimizer.h"
 #include "train/session.h"
+#include "train/shards.h"
 
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)
@@ -14,11 +15,13 @@ static uint64_t beside_arenas(const rungi_session *s)
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
     uint64_t shards = s->c->exact ? (uint64_t)(s->c->train.shards / s->ranks) : 1;
+    uint64_t rounds = (uint64_t)s->c->gradients.accumulate;
+    uint64_t levels = s->c->exact ? (uint64_t)rungi_tree_levels((int)rounds) : 0;
     uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     // Each of the two training plans (full and last batches) keeps statistics as large as the
     // running ones, for each shard.
-    return flat * (1 + shards) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
-           buffers * (1 + 2 * shards);
+    return flat * (1 + shards + levels) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
+           buffers * (1 + 2 * shards * (rounds > 1 ? 1 + rounds : 1));
 }
 
 rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o)

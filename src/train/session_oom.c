@@ -40,7 +40,8 @@ static rung_status predict(const rungi_session *s, int64_t batch, rung_fit_way w
                            rung_fit_row *row)
 {
     rung_plan *plan;
-    RUNG_TRY(rungi_fit_predict_fused(s, batch, way, fuse, row, &plan));
+    int rounds = rungi_engine_rounds(s->engine);
+    RUNG_TRY(rungi_fit_predict_with(s, batch, rounds, way, fuse, row, &plan));
     rung_plan_destroy(&plan);
     return RUNG_OK;
 }
@@ -61,9 +62,31 @@ static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch,
         RUNG_TRY(predict(s, less, way, s->c->plan.fuse, &row));
         if (!fits(r, row.peak))
             continue;
-        snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s", less, with);
+        snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s",
+                 less / s->c->gradients.accumulate, with);
         add(r, what, row.peak, cost, "a smaller batch");
         *batch_out = less;
+        break;
+    }
+    return RUNG_OK;
+}
+
+// The same batch in twice, four times, ... as many rounds: the fewest that fit.
+static rung_status add_rounds(remedies *r, const rungi_session *s, int64_t batch, rung_fit_way way)
+{
+    int64_t rounds = rungi_engine_rounds(s->engine) * 2;
+    for (; rounds <= batch && rounds <= 1024; rounds *= 2) {
+        rung_fit_row row;
+        rung_plan *plan;
+        RUNG_TRY(rungi_fit_predict_with(s, batch, (int)rounds, way, s->c->plan.fuse, &row, &plan));
+        rung_plan_destroy(&plan);
+        if (!fits(r, row.peak) || batch % rounds)
+            continue;
+        char what[64];
+        snprintf(what, sizeof what, "train.accumulate=%" PRId64 " data.batch_size=%" PRId64, rounds,
+                 batch / rounds);
+        add(r, what, row.peak, 0.25,
+            row.statistics ? "normalized by smaller batches" : "the same result");
         break;
     }
     return RUNG_OK;
@@ -85,6 +108,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
     }
+    RUNG_TRY(add_rounds(r, s, batch, way));
     int64_t smaller = 0;
     RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));
     return way != RUNG_FIT_KEEP

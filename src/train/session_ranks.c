@@ -17,7 +17,8 @@ static void describe(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, "the seed\t%" PRId64 "\n", c->seed);
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
                      rung_state_param_count(s->state));
-    rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_batch(s));
+    rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_micro_batch(s));
+    rungi_string_add(out, "train.accumulate\t%" PRId64 "\n", c->gradients.accumulate);
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else

@@ -26,7 +26,7 @@ rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step)
     rung_schedule_state schedule = rung_schedule_start(&s->schedule);
     return (rung_optimizer_update){.rates = rung_schedule_rates(&s->schedule, &schedule, step),
                                    .max_grad_norm = s->c->train.max_grad_norm,
-                                   .max_grad_value = s->c->train.clip_value,
+                                   .max_grad_value = s->c->train.max_grad_value,
                                    .threads = rung_device_threads(s->device)};
 }
 

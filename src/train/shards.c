@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/shards.h"
 
+#include <string.h>
+
 static void add_into(float *restrict a, const float *restrict b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -15,4 +17,32 @@ void rungi_tree_add(float *const *buffers, int count, int64_t begin, int64_t end
             for (int i = 0; i + stride < count; i += 2 * stride)
                 add_into(buffers[i] + at, buffers[i + stride] + at, n);
     }
+}
+
+static void carry(float *sum, float *const *levels, int round, bool last, int64_t at, int64_t n)
+{
+    int level = 0;
+    for (; round >> level & 1; level++)
+        add_into(sum, levels[level] + at, n);
+    if (!last)
+        memcpy(levels[level] + at, sum, (size_t)n * sizeof *sum);
+    for (; last && round >> level; level++)
+        if (round >> level & 1)
+            add_into(sum, levels[level] + at, n);
+}
+
+void rungi_tree_carry(float *sum, float *const *levels, int round, bool last, int64_t begin,
+                      int64_t end)
+{
+    for (int64_t at = begin; at < end; at += RUNGI_TREE_BLOCK)
+        carry(sum + at, levels, round, last, at,
+              end - at < RUNGI_TREE_BLOCK ? end - at : RUNGI_TREE_BLOCK);
+}
+
+int rungi_tree_levels(int rounds)
+{
+    int levels = 0;
+    while ((rounds - 1) >> levels)
+        levels++;
+    return levels;
 }

@@ -192,8 +192,8 @@ typedef struct rungi_loop_config {
     rungi_strategy strategy;
     int64_t ranks; // of this process
     int64_t shards;
-    double max_grad_norm; // none: 0
-    double clip_value;    // none: 0
+    double max_grad_norm;  // none: 0
+    double max_grad_value; // none: 0
     int64_t log_every;
     int64_t eval_every;          // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
     int64_t early_stop_patience; // none: 0
@@ -202,6 +202,13 @@ typedef struct rungi_loop_config {
     rungi_nan_policy on_nan;
     bool overfit_one_batch;
 } rungi_loop_config;
+
+// Keys of train, too.
+typedef struct rungi_gradients_config {
+    int64_t accumulate;
+    bool log_layers;
+    bool allow_unused;
+} rungi_gradients_config;
 
 typedef struct rungi_ddp_config {
     bool overlap;
@@ -256,6 +263,7 @@ typedef struct rungi_train_config {
     rungi_optim_config optim;
     rungi_schedule_config schedule;
     rungi_loop_config train;
+    rungi_gradients_config gradients;
     rungi_ddp_config ddp;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;

@@ -43,15 +43,18 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 // Parts of a batch that does not divide: "13 or 12".
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
-    int64_t batch = rungi_session_batch(s);
-    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
-    int64_t most = rungi_shards_of(batch, shards, 0, own).count;
-    int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
+    int64_t batch = rungi_session_batch(s), rounds = s->c->gradients.accumulate;
+    int parts = rungi_session_parts(s, true), round = rungi_session_parts(s, false) / s->ranks;
+    int64_t most = rungi_shards_of(batch, parts, 0, round).count;
+    int64_t least = rungi_shards_of(batch, parts, parts - round, round).count;
     rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
                      s->ranks == 1 ? "device" : "ranks", most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, s->ranks > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+    if (rounds > 1)
+        rungi_string_add(out, " x %" PRId64 " accumulated", rounds);
+    rungi_string_add(out, s->ranks > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n"
+                                                     : "\n");
 }
 
 static void add_ranks(const rungi_session *s, rungi_string *out)
@@ -141,11 +144,42 @@ fail:
     return status;
 }
 
+static rung_status add_plan(rungi_string *out, const rung_plan *plan)
+{
+    char *text;
+    rung_status status = rung_plan_explain(plan, &text);
+    if (status != RUNG_OK) {
+        rungi_string_fini(out);
+        return status;
+    }
+    rungi_string_add(out, "%s", text);
+    free(text);
+    return RUNG_OK;
+}
+
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
-    const rung_plan *plan;
-    RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
-    return rung_plan_explain(plan, text_out);
+    rungi_engine *engine = t->s->engine;
+    const rung_plan *plan, *adding;
+    RUNG_TRY(rungi_engine_plan(engine, true, rungi_session_batch(t->s), &plan));
+    int rounds = rungi_engine_rounds(engine);
+    if (rounds == 1)
+        return rung_plan_explain(plan, text_out);
+    rungi_string out = {0};
+    rungi_string_add(&out,
+                     "a step is %d rounds, whose gradients are added%s: this plan for the first\n",
+                     rounds, t->s->c->exact ? " in the tree of the shards" : "");
+    if (t->s->c->plan.fuse_optimizer)
+        rungi_string_add(&out,
+                         "fuse_optimizer: off, because train.accumulate adds gradients before "
+                         "weights are updated\n");
+    RUNG_TRY(add_plan(&out, plan));
+    adding = rungi_engine_adding_plan(engine);
+    if (adding) {
+        rungi_string_add(&out, "\nand this one for the others\n");
+        RUNG_TRY(add_plan(&out, adding));
+    }
+    return give(&out, text_out);
 }
 
 // ---- summary ----------------------------------------------------------------------------------
@@ -194,7 +228,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
         "buffers %s + optimizer %s + activations and workspace %s\n",
-        rungi_session_batch(t->s),
+        rungi_session_micro_batch(t->s),
         rungi_text_bytes(m.params + m.grads + m.buffers + optimizer + m.arena, a, sizeof a),
         rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
         rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(optimizer, e, sizeof e),
@@ -218,13 +252,15 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
     const rung_graph *g = t->s->graph;
-    int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
+    bool training = t->s->train_loader != NULL;
+    int64_t batch = training ? rungi_session_batch(t->s) : rungi_session_micro_batch(t->s);
+    int64_t symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
     rung_status status = rungi_graph_infer(g, symbols, types);
     const rung_plan *plan = NULL;
     if (status == RUNG_OK)
-        status = rungi_engine_plan(t->s->engine, t->s->train_loader != NULL, batch, &plan);
+        status = rungi_engine_plan(t->s->engine, training, batch, &plan);
     if (status != RUNG_OK) {
         free(types);
         return status;
