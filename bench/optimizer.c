@@ -92,7 +92,7 @@ static rung_status make(bench *b)
     for (size_t i = 0; i < b->segments.count; i++)
         for (int64_t k = b->segments.data[i].begin; k < b->segments.data[i].end; k++) {
             b->params[k] = (float)(k % 1009) * 1e-4f - 0.05f;
-            b->grads[k] = (float)(k % 997) * 1e-2f - 5;
+            b->grads[k] = (float)(k % 997) * 10 - 5000;
         }
     return rungi_optimizer_create_in(b->context, &o, b->segments.data, (int64_t)b->segments.count,
                                      b->state, &b->optimizer);

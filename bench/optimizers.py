@@ -4,7 +4,7 @@ parameters."""
 import os
 
 import workers
-from rounds import Rounds, quick, spread_text
+from rounds import quick, side_by_side, spread_text
 from workers import Failed, NotAvailable, Worker
 
 PARAMETERS = 124_439_808
@@ -30,15 +30,7 @@ def need_memory():
 
 def measure(name, smoke, tell, other, other_name):
     count, seconds = (2, 1.0) if smoke else (12, 1.0)
-    sides = {}
-    try:
-        sides["rung"], sides["other"] = ours("step"), other()
-        rounds = Rounds(sides, seconds, count, tell)
-    except Failed as error:
-        raise NotAvailable(str(error)) from None
-    finally:
-        for side in sides.values():
-            side.close()
+    rounds = side_by_side({"rung": lambda: ours("step"), "other": other}, seconds, count, tell)
     for side, label in (("rung", "rung"), ("other", other_name)):
         tell(f"{name}: {label} {spread_text(rounds.blocks[side])}")
     tell(f"{name}: {rounds.notes()}")

@@ -84,9 +84,9 @@ typedef struct rung_optimizer_update {
     // the update's own pass finds it, at no cost, when parameters are spoiled already.
     bool want_norm;
     bool skip_nonfinite; // implies want_norm
-    // Where the updated parameters also go, rounded to 16 bits, in the pass that updates them: as
-    // long as the parameters, at the same places, 16-byte aligned. Padding, frozen parameters and
-    // those of other ranks' parts are left alone. NULL: nowhere.
+    // Where the updated parameters also go, rounded to nearest even, in the pass that updates them:
+    // as long as the parameters, at the same places. Frozen parameters and those of other ranks'
+    // parts are left alone. NULL: nowhere.
     void *low;
     rung_dtype low_dtype; // RUNG_BF16 or RUNG_F16
     // Compute each segment's norm and that of its update, without another pass over memory.

@@ -71,10 +71,10 @@ static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch,
     return RUNG_OK;
 }
 
-// The same batch in twice, four times, ... as many rounds: the fewest that fit.
-static rung_status add_rounds(remedies *r, const rungi_session *s, int64_t batch, rung_fit_way way)
+// A step's batch in twice, four times, ... as many rounds: the fewest that fit.
+static rung_status add_rounds(remedies *r, const rungi_session *s, rung_fit_way way)
 {
-    int64_t rounds = rungi_engine_rounds(s->engine) * 2;
+    int64_t rounds = rungi_engine_rounds(s->engine) * 2, batch = rungi_session_batch(s);
     for (; rounds <= batch && rounds <= 1024; rounds *= 2) {
         rung_fit_row row;
         rung_plan *plan;
@@ -108,7 +108,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
     }
-    RUNG_TRY(add_rounds(r, s, batch, way));
+    RUNG_TRY(add_rounds(r, s, way));
     int64_t smaller = 0;
     RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));
     return way != RUNG_FIT_KEEP
