@@ -219,8 +219,12 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
 
 static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_string *out)
 {
+    const rung_plan *adding = rungi_engine_adding_plan(t->s->engine);
     rung_plan_memory m = rung_plan_memory_use(plan);
     uint64_t optimizer = 0;
+    if (adding && rung_plan_memory_use(adding).arena > m.arena)
+        m = rung_plan_memory_use(adding);
+    m.grads *= (uint64_t)rungi_engine_gradient_buffers(t->s->engine);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         optimizer += t->s->optimizer_state[i] ? m.params : 0;
     char a[32], b[32], c[32], d[32], e[32], f[32];
