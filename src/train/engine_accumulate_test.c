@@ -321,8 +321,7 @@ static void rounds_can_be_looked_into(void **state)
     for (int s = 0; s < 4; s++) {
         assert_true(rungi_engine_shard(w.engine, s, &plan, &instance));
         assert_ok(rungi_instance_run(instance, 0, plan->n_forward));
-        const float *logits =
-            instance->ptr[plan->value_tensor[w.graph->outputs.data[0].value]];
+        const float *logits = instance->ptr[plan->value_tensor[w.graph->outputs.data[0].value]];
         bool finite = true;
         for (int i = 0; i < 4 * CLASSES; i++)
             finite &= isfinite(logits[i]);

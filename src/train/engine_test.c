@@ -178,8 +178,8 @@ static void charge(int rounds)
     assert_ok(rung_state_init(s, 1));
     rungi_engine *engine;
     assert_ok(rungi_engine_create(
-        g, s, &(rungi_engine_options){
-            .kernels = kernels, .timeline = timeline, .accumulate = rounds},
+        g, s,
+        &(rungi_engine_options){.kernels = kernels, .timeline = timeline, .accumulate = rounds},
         &engine));
     float image[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     int64_t label[2] = {0, 1};
