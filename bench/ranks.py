@@ -179,23 +179,98 @@ def overlap(smoke, tell):
             "others": f"after backward={statistics.median(rounds.blocks['after backward']):.5g}"}
 
 
+# Four emulated devices of 10 GFLOP/s with the network's layers cut over them, by predicted time.
+STAGES = ["train.strategy=pipeline", "train.ranks=4", "device.threads=1", "device.op_rate=10", "data.batch_size=32"]
+
+
+def pipeline(smoke, tell):
+    """ratio: step time of four emulated stages that take the batch as a whole over that with 1F1B and 16
+    micro-batches."""
+    workers.need_programs()
+    chosen = [*chosen_switches(), *STAGES]
+    rounds = measure({
+        "as a whole": lambda: workers.ours([*chosen, "pipeline.schedule=none"], bind=False),
+        **{schedule: lambda schedule=schedule: workers.ours([*chosen, f"pipeline.schedule={schedule}",
+                                                             "pipeline.micro_batches=16"], bind=False)
+           for schedule in ("gpipe", "1f1b")},
+    }, steps.Quick(smoke), 3.0, tell)
+    for side, blocks in rounds.blocks.items():
+        tell(f"pipeline: {side}: {spread_text(blocks)}")
+    tell(f"pipeline: {rounds.notes()}")
+    return {"unit": "ms", "ours": "1f1b", "ours_values": rounds.blocks["1f1b"], "peer": "as a whole",
+            "peer_values": rounds.blocks["as a whole"], "ratios": rounds.ratios("as a whole", "1f1b"),
+            "rounds": rounds, "others": f"gpipe={statistics.median(rounds.blocks['gpipe']):.5g}"}
+
+
+def of_servers(chosen):
+    return [*[x for x in of_ranks(chosen) if x != "ddp.overlap=true"], "train.strategy=parameter_server"]
+
+
+def ps_sync(smoke, tell):
+    """ratio: step time of two ranks that add gradients among themselves (all-reduce) over that of the
+    same with parameter servers, in step."""
+    need_cores()
+    workers.need_programs()
+    chosen = chosen_switches()
+    return compare("ps_sync", {
+        "all-reduce": lambda: workers.ours(of_ranks(chosen), bind=False),
+        "parameter server": lambda: workers.ours(of_servers(chosen), bind=False),
+    }, "all-reduce", "parameter server", steps.Quick(smoke), 1.5, tell)
+
+
+# Two emulated devices, one of half the speed.
+UNEQUAL = ["device.threads=1", "device.op_rate=1", "device.slowdown=[1, 2]", "train.steps=80", "train.log_every=5",
+           "train.eval_every=never", "checkpoint.every=never"]
+
+
+def pace(mode, folder):
+    """Milliseconds for as many samples as a batch has, while both workers of a run are at work."""
+    run = os.path.join(folder, f"{mode}-{len(os.listdir(folder))}")
+    end, lines = rung_train("parameter-server.yaml", [*UNEQUAL, f"ps.mode={mode}"], run)
+    steps_done = [line for line in lines if line["event"] == "step"]
+    first, last = steps_done[1], steps_done[-1]  # of worker 0, the faster one: its last step
+    per_batch = end["samples"] / end["step"]
+    return (last["seconds"] - first["seconds"]) * 1e3 / ((last["samples"] - first["samples"]) / per_batch)
+
+
+def ps_async(smoke, tell):
+    """ratio: time of a batch's worth of gradients with workers in step over that with each at its own
+    pace, when one of two is half as fast. At most 1.5, by what the devices can do."""
+    workers.need_programs()
+    times = {"sync": [], "async": []}
+    with tempfile.TemporaryDirectory(prefix="rung-pace-") as folder:
+        for i in range(1 if smoke else 5):
+            for mode in ("sync", "async") if i % 2 == 0 else ("async", "sync"):
+                times[mode].append(pace(mode, folder))
+            tell(f"ps_async: round {i + 1}: in step {times['sync'][-1]:.2f} ms a batch, "
+                 f"at their own pace {times['async'][-1]:.2f} ms")
+    ratios = [a / b for a, b in zip(times["sync"], times["async"])]
+    return {"unit": "ms", "ours": "async", "ours_values": times["async"], "peer": "sync", "peer_values": times["sync"],
+            "ratios": ratios}
+
+
 # Four GPUs with a loader and a network, in slow motion.
 FOUR = ["exact=true", "device.threads=1", "device.op_rate=1", "train.steps=40", "train.eval_every=never",
         "data.num_workers=1", "ddp.link_delay=200us", "ddp.link_rate=1", "checkpoint.every=never"]
 
 
-def train(ranks, folder):
-    """(seconds of training, folder of the run) of examples/ddp.yaml on emulated devices."""
-    run = os.path.join(folder, f"ranks-{ranks}-{len(os.listdir(folder))}")
+def rung_train(example, settings, run):
+    """(last line of metrics.jsonl, all lines) of training an example in the folder `run`."""
     done = subprocess.run([os.path.join(workers.ROOT, "build", "rung"), "train", "--quiet",
-                           os.path.join(workers.ROOT, "examples", "ddp.yaml"), *FOUR, f"train.ranks={ranks}",
-                           "--run", run],
+                           os.path.join(workers.ROOT, "examples", example), *settings, "--run", run],
                           capture_output=True, text=True, stdin=subprocess.DEVNULL,
                           env=workers.environment(bind=False))
     if done.returncode:
         raise NotAvailable((done.stderr.strip().splitlines() or ["rung train failed"])[-1])
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-        end = json.loads(file.readlines()[-1])
+        lines = [json.loads(line) for line in file]
+    return lines[-1], lines
+
+
+def train(ranks, folder):
+    """(seconds of training, folder of the run) of examples/ddp.yaml on emulated devices."""
+    run = os.path.join(folder, f"ranks-{ranks}-{len(os.listdir(folder))}")
+    end, _ = rung_train("ddp.yaml", [*FOUR, f"train.ranks={ranks}"], run)
     return sum(end["ms"].values()) / 1e3 - end["ms"]["checkpoint"] / 1e3, run
 
 

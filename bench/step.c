@@ -61,7 +61,7 @@ static rung_status run_steps(program *p, int rank)
             p->ms[i] = (double)(now - last) * 1e-6;
         last = now;
     }
-    return status;
+    return status == RUNG_OK ? rungi_session_meet(x->s, x->step) : status;
 }
 
 static rung_status run_member(void *arg, rungi_member *m)

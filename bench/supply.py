@@ -3,34 +3,43 @@
 normalize, and CIFAR-10's pictures through RandomCrop 32 with padding, in batches of 64."""
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import tarfile
-import time
 
 import workers
 from rounds import side_by_side, spread_text
 from workers import CORES, Failed, NotAvailable, Worker
 
 BATCH, COPIES = 64, 6
+SLOTS, PREFETCH = 2, 4  # batches that a worker of loader.c, of peer_loader.py is ahead
 FOLDER = os.path.join(workers.PROGRAMS, "photographs")
 
 
 class Steady:
-    """A worker whose blocks tell the mean of their batches: those made ahead come in bursts. They are
-    taken first and not counted, and made again before the other side's turn."""
-    AHEAD = 10
+    """A worker whose blocks tell the mean of their batches. Those made ahead are taken first and not
+    counted, and outside its blocks the worker is stopped: what it makes ahead would cost the others."""
 
-    def __init__(self, worker):
-        self.worker, self.name, self.about = worker, worker.name, worker.about
+    def __init__(self, worker, ahead):
+        self.worker, self.name, self.about, self.ahead = worker, worker.name, worker.about, ahead
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        os.killpg(self.worker.process.pid, number)
+
+    def awake(self, call, *arguments):
+        self.signal(signal.SIGCONT)
+        answer = call(*arguments)
+        self.signal(signal.SIGSTOP)
+        return answer
 
     def run(self, count, limit=600.0):
-        mean = statistics.fmean(self.worker.run(count + self.AHEAD, limit)[self.AHEAD:])
-        time.sleep(1.2 * self.AHEAD * mean / 1e3)
-        return [mean] * count
+        times = self.awake(self.worker.run, count + self.ahead, limit)
+        return [statistics.fmean(times[self.ahead:])] * count
 
     def peak(self):
-        return self.worker.peak()
+        return self.awake(self.worker.peak)
 
     def close(self):
         self.worker.close()
@@ -88,13 +97,13 @@ def convert(source, target, *options):
 
 def ours(mode, threads, data=FOLDER):
     return Steady(Worker("rung", [os.path.join(workers.PROGRAMS, "loader"), mode, data, str(threads),
-                                  str(BATCH)], workers.environment(bind=False)))
+                                  str(BATCH)], workers.environment(bind=False)), SLOTS * threads)
 
 
 def peer(variant, count, folder=FOLDER, crop="resized"):
     return Steady(Worker("DataLoader", [workers.TORCH, os.path.join(workers.HERE, "peer_loader.py"), folder,
                                         str(BATCH), variant, str(count), crop],
-                         workers.environment(peer=True, bind=False)))
+                         workers.environment(peer=True, bind=False)), PREFETCH * count)
 
 
 def rate(ms):

@@ -106,11 +106,21 @@ extern int cli_exit_status;
 rung_status cli_context_create(const cli_arguments *arguments, rung_isa isa,
                                rung_context **context_out);
 
+// The environment variable in which rung train --procs tells its ranks its process number.
+#define CLI_SUPERVISOR "RUNG_SUPERVISOR"
+// For a process that mpirun or srun started as one of several (does nothing in others). The SIGTERM
+// that launchers send when another process has died must leave time to say which it was: it is held
+// until training begins. And a rank that rung train --procs started must not outlive it: when the
+// launcher dies it is killed, and when the launcher ends it because the supervisor is gone it ends
+// at once, without a checkpoint.
+void cli_ranks_begin(void);
+
 // From now on SIGINT, SIGTERM and SIGUSR1 ask `trainer` to stop; a second one ends the process at
 // once. NULL ends this.
 void cli_stop_watch(rung_trainer *trainer);
-// The signal that asked to stop; 0: none.
+// The signal that asked to stop; 0: none. And whether that was what ended training.
 int cli_stop_signal(void);
+bool cli_stop_obeyed(void);
 
 // Shows training: a line that is redrawn where `out` is a terminal; else a line per validation, and
 // one of a step after a long silence.
@@ -125,6 +135,7 @@ typedef struct cli_progress {
     double best_accuracy, best_loss;
     bool ended;
     rung_train_event end;
+    char *devices, *workers; // texts of the end, which do not outlive the event
 } cli_progress;
 
 void cli_progress_init(cli_progress *progress, FILE *out, bool quiet);

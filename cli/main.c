@@ -78,8 +78,8 @@ int main(int count, char **list)
     if (cli_exit_status >= 0)
         return cli_exit_status;
     fflush(stderr);
-    rung_ranks_end(status != RUNG_OK && !cli_stop_signal());
-    if (status == RUNG_CANCELLED && cli_stop_signal())
+    rung_ranks_end(status != RUNG_OK && !cli_stop_obeyed());
+    if (status == RUNG_CANCELLED && cli_stop_obeyed())
         return 128 + cli_stop_signal();
     return rung_status_exit(status);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rung train --procs: starts the ranks as processes by mpirun, and starts them again from the last
 // checkpoint when one of them dies.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -75,6 +76,9 @@ static rung_status build(const cli_arguments *arguments, const char *program, co
 // What Open MPI needs to be told in containers and on small machines; other MPIs do not look.
 static void prepare_environment(void)
 {
+    char own[32];
+    snprintf(own, sizeof own, "%ld", (long)getpid());
+    setenv(CLI_SUPERVISOR, own, 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
@@ -103,6 +107,63 @@ static void watch_signals(bool on)
         sigaction(numbers[i], &action, NULL);
 }
 
+// Not one that has ended and is not waited for.
+static bool is_alive(long pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] && name_end[2] != 'Z' && name_end[2] != 'X';
+}
+
+// Has the job processes of its own on this machine? -1: that cannot be told.
+static int has_processes(pid_t launcher)
+{
+    char path[300];
+    int found = -1;
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)launcher);
+    DIR *threads = opendir(path);
+    for (const struct dirent *e; threads && (e = readdir(threads));) {
+        snprintf(path, sizeof path, "/proc/%ld/task/%.20s/children", (long)launcher, e->d_name);
+        FILE *file = *e->d_name == '.' ? NULL : fopen(path, "re");
+        if (!file)
+            continue;
+        found = found < 0 ? 0 : found;
+        for (long pid; fscanf(file, "%ld", &pid) == 1;)
+            found |= is_alive(pid);
+        fclose(file);
+    }
+    if (threads)
+        closedir(threads);
+    return found;
+}
+
+// Waits for the launcher's end. Open MPI's may hang when a process dies while it starts: once all
+// its processes are gone it has some seconds, then it is ended.
+static void wait_job(int *status)
+{
+    enum { TICK_MS = 50, PATIENCE = 3000 / TICK_MS, LAST = 1000 / TICK_MS };
+    bool seen = false;
+    for (int alone = 0;; alone++) {
+        pid_t ended = waitpid(job, status, WNOHANG);
+        if (ended == job || (ended < 0 && errno != EINTR))
+            return;
+        int processes = has_processes(job);
+        seen |= processes > 0;
+        if (!seen || processes != 0)
+            alone = -1;
+        else if (alone == PATIENCE || alone == PATIENCE + LAST)
+            kill(job, alone == PATIENCE ? SIGTERM : SIGKILL);
+        usleep(TICK_MS * 1000);
+    }
+}
+
 // Runs the command to its end. *status_out: its exit status, 128 + n for a signal.
 static rung_status run_job(const command *c, int *status_out)
 {
@@ -123,8 +184,7 @@ static rung_status run_job(const command *c, int *status_out)
         fprintf(stderr, "rung: cannot start %s: %s\n", c->words[0], strerror(errno));
         _exit(127);
     }
-    while (waitpid(job, &status, 0) < 0 && errno == EINTR)
-        continue;
+    wait_job(&status);
     job = 0;
     *status_out = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return RUNG_OK;

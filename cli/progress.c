@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -132,6 +133,10 @@ void cli_progress_event(void *user, const rung_train_event *e)
     if (e->kind == RUNG_EVENT_END) {
         p->end = *e;
         p->ended = true;
+        free(p->devices);
+        free(p->workers);
+        p->devices = e->devices ? strdup(e->devices) : NULL;
+        p->workers = e->workers ? strdup(e->workers) : NULL;
     }
     if (p->quiet)
         return;
@@ -170,9 +175,8 @@ static void show_loader(const cli_progress *p)
     fprintf(p->out, "  of the workers' time; %.1f batches were ready\n", p->end.queue_depth);
 }
 
-void cli_progress_close(cli_progress *p)
+static void summarize(const cli_progress *p)
 {
-    clear_line(p);
     int64_t steps = p->end.step - p->first_step;
     if (p->quiet || !p->ended || steps <= 0)
         return;
@@ -195,7 +199,19 @@ void cli_progress_close(cli_progress *p)
     fprintf(p->out, "memory   peak %.1f MiB of the device (%.1f MiB reserved), process %.1f MiB\n",
             (double)p->end.peak_live / (1 << 20), (double)p->end.peak_reserved / (1 << 20),
             (double)p->end.peak_resident / (1 << 20));
+    if (p->devices && *p->devices)
+        fprintf(p->out, "devices  %s\n", p->devices);
     if (p->best_step > 0)
         fprintf(p->out, "best     accuracy %.4f, loss %.4f at step %" PRId64 "\n", p->best_accuracy,
                 plain(p->best_loss), p->best_step);
+    if (p->workers)
+        fputs(p->workers, p->out);
+}
+
+void cli_progress_close(cli_progress *p)
+{
+    clear_line(p);
+    summarize(p);
+    free(p->workers);
+    p->workers = NULL;
 }

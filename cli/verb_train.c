@@ -29,6 +29,14 @@ static rung_status print_text(rung_status status, char *text)
     return status;
 }
 
+static void print_exchange(const rung_trainer *trainer)
+{
+    char *text = NULL;
+    if (rung_trainer_exchange_text(trainer, &text) == RUNG_OK && text)
+        fputs(text, stdout);
+    free(text);
+}
+
 static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, const char *run)
 {
     cli_progress progress;
@@ -47,6 +55,8 @@ static rung_status fit(rung_trainer *trainer, const cli_arguments *arguments, co
     status = rung_trainer_fit(trainer, &(rung_observer){&progress, cli_progress_event});
     cli_stop_watch(NULL);
     cli_progress_close(&progress);
+    if (!quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
+        print_exchange(trainer);
     if (run && !quiet && (status == RUNG_OK || status == RUNG_CANCELLED))
         printf("run      %s (loss.svg, metrics.csv, checkpoints)\n", run);
     if (run && !quiet && status == RUNG_CANCELLED)
@@ -158,6 +168,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     rung_status status = check_options(arguments);
     if (status != RUNG_OK)
         return status;
+    cli_ranks_begin();
     if (old)
         return procs ? start_procs(arguments) : resume(context, arguments, old);
     status = cli_load_config(context, arguments, arguments->words[0], &config);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
 #include "train/crew.h"
 #include "train/session.h"
 
@@ -217,6 +218,87 @@ static void a_batch_of_each_device(void **state)
     rung_context_destroy(&context);
 }
 
+// ---- what is written down ---------------------------------------------------------------------
+
+static double number_of(const json_t *o, const char *name)
+{
+    const json_t *value = json_object_get(o, name);
+    if (!json_is_number(value))
+        fail_msg("no number %s", name);
+    return json_number_value(value);
+}
+
+// Events of the trace by rank: forward spans, and spans of buckets in them. Those of a row must not
+// overlap.
+static void count_events(const json_t *trace, int forward[2], int buckets[2])
+{
+    double ends[2][64] = {0};
+    const json_t *e;
+    size_t i;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, e)
+    {
+        const char *name = json_string_value(json_object_get(e, "name"));
+        int rank = (int)number_of(e, "pid"), row = (int)number_of(e, "tid");
+        if (strcmp(json_string_value(json_object_get(e, "ph")), "X") != 0)
+            continue;
+        double begin = number_of(e, "ts"), took = number_of(e, "dur");
+        assert_in_range(rank, 0, 1);
+        if (begin < ends[rank][row] - 0.002 || took < 0)
+            fail_msg("rank %d, row %d: %s at %.3f for %.3f, the one before ends at %.3f", rank, row,
+                     name, begin, took, ends[rank][row]);
+        ends[rank][row] = begin + took;
+        forward[rank] += strcmp(name, "forward") == 0;
+        buckets[rank] += strncmp(name, "bucket ", 7) == 0;
+    }
+}
+
+// The timelines of all ranks are in one trace, their buckets as spans; ranks.json has where each
+// rank's time went and what became of each bucket. The parts of a step still add up.
+static void exchanges_are_written_down(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *two[] = {"train.log_every=4", "train.ranks=2",        "ddp.overlap=true",
+                         "train.steps=8",     "ddp.bucket_size=4KiB", NULL};
+    seen s = {0};
+    json_t *trace, *ranks, *bucket, *rank;
+    int forward[2] = {0}, buckets[2] = {0};
+    size_t i;
+    assert_ok(train(context, DATA, two, test_path(folder, "two"), &s));
+    assert_ok(rungi_json_load(test_path(folder, "two/trace.json"), 1 << 24, &trace));
+    count_events(trace, forward, buckets);
+    assert_ok(rungi_json_load(test_path(folder, "two/ranks.json"), 1 << 20, &ranks));
+    const json_t *all = json_object_get(ranks, "buckets");
+    assert_true(json_array_size(all) > 2);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(forward[r], 8);
+        assert_int_equal(buckets[r], 8 * json_array_size(all));
+    }
+    double hidden = 0, exposed = 0, last = 0;
+    json_array_foreach(all, i, bucket)
+    {
+        assert_true(number_of(bucket, "ready_ms") >= last); // in the order of backward
+        last = number_of(bucket, "ready_ms");
+        assert_true(number_of(bucket, "start_ms") >= last);
+        assert_true(number_of(bucket, "end_ms") >= number_of(bucket, "start_ms"));
+        assert_true(number_of(bucket, "bus_gb_s") > 0);
+        hidden += number_of(bucket, "hidden_ms");
+        exposed += number_of(bucket, "exposed_ms");
+    }
+    json_array_foreach(json_object_get(ranks, "ranks"), i, rank)
+    {
+        assert_int_equal((int)number_of(rank, "rank"), (int)i);
+        assert_true(number_of(rank, "link_ms") >= 0 && number_of(rank, "exposed_ms") > 0);
+        assert_true(number_of(rank, "moved_bytes") > 0);
+        assert_near(number_of(rank, "clock_offset_us"), 0, 0); // threads share a clock
+    }
+    assert_true(hidden > 0 && exposed >= 0);
+    json_decref(trace);
+    json_decref(ranks);
+    rung_context_destroy(&context);
+}
+
 // ---- what cannot be ---------------------------------------------------------------------------
 
 static void refuse(const char *expected, const char *const *overrides)
@@ -361,6 +443,7 @@ int main(void)
         IN_FOLDER(another_number_of_ranks_goes_on),
         IN_FOLDER(fast_runs_agree),
         cmocka_unit_test(a_batch_of_each_device),
+        IN_FOLDER(exchanges_are_written_down),
         cmocka_unit_test(wrong_ranks_are_refused),
         cmocka_unit_test(ranks_must_agree),
         IN_FOLDER(a_failing_rank_ends_all),

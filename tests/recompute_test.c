@@ -242,7 +242,7 @@ static rung_value dense(rung_graph *g, rung_value x)
 static void networks_with_residuals(void **state)
 {
     (void)state;
-    check("resnet18", NULL, (int64_t[]){3, 16, 16}, 8, "layer2.*", 0.95);
+    check("resnet18", NULL, (int64_t[]){3, 16, 16}, 3, "layer2.*", 0.95);
 }
 
 static void networks_with_dropout(void **state)
@@ -254,7 +254,7 @@ static void networks_with_dropout(void **state)
 static void chains_of_linear_layers(void **state)
 {
     (void)state;
-    check("fashion_cnn", NULL, (int64_t[]){1, 28, 28}, 8, "*", 1.0);
+    check("fashion_cnn", NULL, (int64_t[]){1, 28, 28}, 3, "*", 1.0);
 }
 
 static void graphs_that_cannot_be_cut(void **state)

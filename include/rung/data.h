@@ -537,6 +537,8 @@ typedef struct rung_loader_options {
     uint64_t seed;               // of shuffle and of all transforms
     int num_workers;             // worker threads; 0: next() reads by itself
     int prefetch_factor;         // batches ahead per worker; default 2
+    int worker_nice;             // 0 to 19 more than the process: where threads that compute need
+                                 // all cores, workers that wait for one do not hold them up
     bool drop_last;              // leave out an epoch's short last batch
     double timeout;              // seconds that next() waits for a batch; 0: no limit
     rung_collate_fn collate;

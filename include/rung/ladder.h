@@ -27,7 +27,7 @@ typedef enum rung_verdict {
 // "kept", "no clear change", "slower", "wrong", "not available".
 RUNG_API const char *rung_verdict_name(rung_verdict verdict);
 
-enum { RUNG_LADDER_RUNGS = 32, RUNG_LADDER_TEXT = 256 };
+enum { RUNG_LADDER_RUNGS = 64, RUNG_LADDER_TEXT = 256 };
 
 typedef struct rung_rung {
     const char *name;   // "channels_last"; "base" for the first

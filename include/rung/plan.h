@@ -64,8 +64,11 @@ typedef struct rung_compile_options {
     bool winograd;       // 3x3 convolutions by Winograd: needs own kernels and channels last
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
     bool float64;        // everything in float64 by the reference kernels: slow, to check others by
-    rung_arena *arena;   // shared memory for activations; NULL: the plan has its own
-    rung_recompute recompute;            // plans with gradients only
+    // Batch normalization in training takes the statistics of the batches of all ranks, which run
+    // the plan at once: only a trainer of several ranks does that.
+    bool synchronize;
+    rung_arena *arena;        // shared memory for activations; NULL: the plan has its own
+    rung_recompute recompute; // plans with gradients only
     const char *const *recompute_layers; // LAYERS: patterns of layer names
     int n_recompute_layers;
     uint64_t budget; // bytes that the arena may take; 0: no limit

@@ -64,21 +64,26 @@ typedef struct rung_train_event {
     double ms[RUNG_TIME_PARTS]; // STEP, PROGRESS, EPOCH: mean per step, validation and checkpoints
                                 // that fell into the window included; END: the whole window;
                                 // EVAL, CHECKPOINT: what it took itself, in its own part
-    double wait_share;          // of the window without validation and checkpoints, in [0, 1]
-    double loader_ms[RUNG_STAGES]; // STEP: workers' time per step by stage, all workers together;
-                                   // END: in all
-    double loader_busy;            // STEP, END: share of the workers' time that was work
-    double queue_depth;            // STEP, END: mean of the batches that were ready when asked for
-    double accuracy, top5;         // EVAL: shares of the samples
-    int64_t correct, evaluated;    // EVAL: samples
-    int64_t seen_once, seen_again; // EPOCH: samples trained on once, and more often; -1: unknown
-    bool best;                     // EVAL: the best so far; CHECKPOINT: of the best validation
-    const char *path;              // CHECKPOINT: in the run folder
+    double
+        hidden_ms[RUNG_TIME_PARTS]; // STEP, PROGRESS, EPOCH, END: like ms, of what went on behind
+                                    // another part: copies and exchanges that computing hid
+    double wait_share;              // of the window without validation and checkpoints, in [0, 1]
+    double loader_ms[RUNG_STAGES];  // STEP: workers' time per step by stage, all workers together;
+                                    // END: in all
+    double loader_busy;             // STEP, END: share of the workers' time that was work
+    double queue_depth;             // STEP, END: mean of the batches that were ready when asked for
+    double accuracy, top5;          // EVAL: shares of the samples
+    int64_t correct, evaluated;     // EVAL: samples
+    int64_t seen_once, seen_again;  // EPOCH: samples trained on once, and more often; -1: unknown
+    bool best;                      // EVAL: the best so far; CHECKPOINT: of the best validation
+    const char *path;               // CHECKPOINT: in the run folder
     // END, in bytes: the most that was live and reserved on the device, and resident of the
     // process.
     uint64_t peak_live, peak_reserved, peak_resident;
-    rung_status status; // END
-    const char *note;   // END: why, when it is not the planned end; else NULL
+    const char *devices; // END: of data_parallel what each device held and did; else NULL
+    rung_status status;  // END
+    const char *note;    // END: why, when it is not the planned end; else NULL
+    const char *workers; // END: of ps.mode async, what each did, a line each; else NULL
 } rung_train_event;
 
 // Called on the thread that trains.
@@ -125,8 +130,8 @@ RUNG_API int rung_trainer_rank(const rung_trainer *trainer);
 // Did mpirun or srun start this program as one of several processes?
 RUNG_API bool rung_ranks_launched(void);
 
-// What each rank of a run last did, a line each, for people: after processes have died. Freed with
-// free(). Errors: RUNG_NOT_FOUND when the run had one rank.
+// What each rank of a run last did, a line each, for people: after processes have died. The rank at
+// fault comes first. Freed with free(). Errors: RUNG_NOT_FOUND when the run had one rank.
 RUNG_API rung_status rung_ranks_text(const char *run, char **text_out);
 
 // Programs that mpirun or srun starts as several processes train together: every process makes a
@@ -150,6 +155,9 @@ RUNG_API void rung_trainer_destroy(rung_trainer **trainer);
 // those of data, disk and memory.
 RUNG_API rung_status rung_trainer_fit(rung_trainer *trainer, const rung_observer *observer);
 
+// Did fit end because it was asked to?
+RUNG_API bool rung_trainer_stopped(const rung_trainer *trainer);
+
 // Asks fit to end after the step under way. May be called from a signal handler.
 RUNG_API void rung_trainer_stop(rung_trainer *trainer);
 
@@ -168,6 +176,11 @@ RUNG_API rung_status rung_trainer_evaluate(rung_trainer *trainer, rung_eval_resu
 RUNG_API rung_status rung_trainer_banner(rung_trainer *trainer, char **text_out);
 RUNG_API rung_status rung_trainer_explain(rung_trainer *trainer, char **text_out);
 RUNG_API rung_status rung_trainer_summary(rung_trainer *trainer, char **text_out);
+
+// A table for people of what several ranks exchanged, once fit has ended: each bucket of gradients,
+// and the time of each rank that computing did not hide. Freed with free(); NULL where there is
+// nothing to tell.
+RUNG_API rung_status rung_trainer_exchange_text(const rung_trainer *trainer, char **text_out);
 
 // Names of the classes, or NULL; borrowed.
 RUNG_API const char *const *rung_trainer_classes(const rung_trainer *trainer, int64_t *count_out);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/checked.h"
@@ -62,6 +63,14 @@ rung_status rungi_thread_join(rungi_thread *thread)
     if (thread->error.status != thread->status)
         return RUNG_FAIL(thread->status, "a thread failed without saying why");
     return rungi_fail_adopt(&thread->error);
+}
+
+void rungi_thread_nice(int more)
+{
+    // On Linux each thread has a niceness of its own (setpriority(2), "C library/kernel
+    // differences"); 0 is the calling one. To become nicer is always allowed.
+    if (more > 0)
+        setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + more);
 }
 
 void rungi_mutex_init(rungi_mutex *mutex)

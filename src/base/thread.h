@@ -31,6 +31,9 @@ rung_status rungi_thread_start(rungi_thread *thread, const char *name, rungi_thr
 // A thread that was not started, or was joined before, gives RUNG_OK.
 rung_status rungi_thread_join(rungi_thread *thread);
 
+// Makes the calling thread `more` (0 or more) nicer than it is; at most 19, the system's limit.
+void rungi_thread_nice(int more);
+
 typedef struct rungi_mutex {
     pthread_mutex_t lock;
 } rungi_mutex;

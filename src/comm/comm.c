@@ -21,8 +21,9 @@ rung_status rungi_comm_init(rungi_comm *comm, int rank, int size, const rungi_co
     comm->clock = options->context ? rungi_clock(options->context) : rungi_clock_monotonic();
     comm->timeout = options->timeout > 0 ? options->timeout : 60 * second;
     comm->busy_timeout = options->busy_timeout > 0 ? options->busy_timeout : 3600 * second;
-    comm->delay = options->delay;
-    comm->delay_byte = options->delay_byte;
+    bool delayed = !options->delay_one || options->delay_rank == rank;
+    comm->delay = delayed ? options->delay : 0;
+    comm->delay_byte = delayed ? options->delay_byte : 0;
     comm->loops = rungi_combine_loops_for(options->context ? rung_context_isa(options->context)
                                                            : RUNG_ISA_SCALAR);
     comm->sent = calloc((size_t)size, 2 * sizeof *comm->sent);
@@ -55,6 +56,21 @@ int rungi_comm_local_rank(const rungi_comm *comm)
 int rungi_comm_local_size(const rungi_comm *comm)
 {
     return comm->local_size;
+}
+
+int64_t rungi_comm_now(const rungi_comm *comm)
+{
+    return comm->clock->now(comm->clock->user);
+}
+
+uint64_t rungi_comm_moved(const rungi_comm *comm)
+{
+    return comm->moved;
+}
+
+int64_t rungi_comm_link_time(const rungi_comm *comm)
+{
+    return comm->link_time;
 }
 
 rungi_comm_part rungi_comm_part_of(int64_t count, int size, int rank)
@@ -148,6 +164,24 @@ rung_status rungi_comm_reduce_scatter(rungi_comm *comm, void *data, int64_t coun
     return rungi_comm_call_run(comm, &call);
 }
 
+static rung_status reduce_call(const rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                               rungi_comm_op op, int root, const char *label,
+                               rungi_comm_call *call_out)
+{
+    RUNG_TRY(check_peer(comm, root, true, label));
+    RUNG_TRY(typed_call(comm, RUNGI_COMM_REDUCE, data, count, dtype, op, true, label, call_out));
+    call_out->what.peer = root;
+    return RUNG_OK;
+}
+
+rung_status rungi_comm_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                              rungi_comm_op op, int root, const char *label)
+{
+    rungi_comm_call call;
+    RUNG_TRY(reduce_call(comm, data, count, dtype, op, root, label, &call));
+    return rungi_comm_call_run(comm, &call);
+}
+
 rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
                                   const char *label)
 {
@@ -200,6 +234,15 @@ rung_status rungi_comm_start_all_reduce(rungi_comm *comm, void *data, int64_t co
 {
     rungi_comm_call call;
     RUNG_TRY(typed_call(comm, RUNGI_COMM_ALL_REDUCE, data, count, dtype, op, true, label, &call));
+    return rungi_comm_call_enter(comm, &call, call_out);
+}
+
+rung_status rungi_comm_start_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                                    rungi_comm_op op, int root, const char *label,
+                                    rungi_comm_call **call_out)
+{
+    rungi_comm_call call;
+    RUNG_TRY(reduce_call(comm, data, count, dtype, op, root, label, &call));
     return rungi_comm_call_enter(comm, &call, call_out);
 }
 

@@ -43,6 +43,8 @@ typedef struct rungi_comm_options {
     // under way at once share the link: their delays add up.
     int64_t delay;     // nanoseconds of each call
     double delay_byte; // nanoseconds of each byte of its data
+    bool delay_one;    // only the link of rank `delay_rank` is like that
+    int delay_rank;
     // Folder in which each rank's flight recorder lies as a mapped file, rank-N.calls; NULL: none
     // is kept on disk.
     const char *recorder;
@@ -77,6 +79,17 @@ void rungi_comm_busy(rungi_comm *comm, const char *label);
 rung_status rungi_comm_alloc(rungi_comm *comm, uint64_t bytes, const char *label, void **data_out);
 void rungi_comm_free(rungi_comm *comm, void *data); // not collective, NULL accepted
 
+// Where others find memory of rungi_comm_alloc: rank's `rungi_comm_at(its comm, r, address)` is
+// what rank r, which tells it, has at `data`. 0: no such memory. rungi_comm_at gives NULL where
+// rank r is on another machine. Whoever reads and writes there sees to the order
+// (rungi_comm_await).
+uint64_t rungi_comm_address(const rungi_comm *comm, const void *data, uint64_t bytes);
+void *rungi_comm_at(const rungi_comm *comm, int rank, uint64_t address);
+// Around every access to such memory of another rank, which after a failure frees it when nobody is
+// at it. False: the communicator is broken, keep off. Nothing in between may wait.
+bool rungi_comm_touch_begin(rungi_comm *comm);
+void rungi_comm_touch_end(rungi_comm *comm);
+
 // Part `rank` of `count` elements cut among `size` ranks: begins are multiples of 16 elements, so
 // that parts are whole cache lines; the last parts may be short or empty.
 typedef struct rungi_comm_part {
@@ -96,6 +109,9 @@ rung_status rungi_comm_all_reduce(rungi_comm *comm, void *data, int64_t count, r
 // undefined afterwards.
 rung_status rungi_comm_reduce_scatter(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
                                       rungi_comm_op op, const char *label);
+// In place: root's data becomes the result, that of the others is undefined afterwards.
+rung_status rungi_comm_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                              rungi_comm_op op, int root, const char *label);
 // In place: each rank's own part of `data[count]` comes to all.
 rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
                                   const char *label);
@@ -103,6 +119,19 @@ rung_status rungi_comm_all_gather(rungi_comm *comm, void *data, int64_t count, r
 // which rank r's bytes begin at offsets_out[r]; offsets_out has size + 1 entries.
 rung_status rungi_comm_gather_objects(rungi_comm *comm, const void *data, uint64_t bytes,
                                       const char *label, void **all_out, uint64_t *offsets_out);
+
+// A wait for what ranks tell each other in memory that they share. Not collective, and no call of
+// the others belongs to it; calls that were started are carried on meanwhile.
+typedef struct rungi_comm_condition {
+    void *user;
+    // Is it met? Asked again and again; may do work of its own (but no calls that wait), and fail.
+    rung_status (*met)(void *user, bool *met_out);
+    // Sets missing[r] for each rank r that it takes, and gives a number that changes when they get
+    // on: the deadline is for the time between two changes.
+    int64_t (*missing)(void *user, bool *missing);
+} rungi_comm_condition;
+rung_status rungi_comm_await(rungi_comm *comm, const char *label,
+                             const rungi_comm_condition *condition);
 
 // Between two ranks, in order; both name the same number of bytes and the same label. Only these
 // two take part. A send is over when the data was received. Sequence numbers are the pair's own.
@@ -119,6 +148,9 @@ enum { RUNGI_COMM_STARTED = 64 };
 rung_status rungi_comm_start_all_reduce(rungi_comm *comm, void *data, int64_t count,
                                         rung_dtype dtype, rungi_comm_op op, const char *label,
                                         rungi_comm_call **call_out);
+rung_status rungi_comm_start_reduce(rungi_comm *comm, void *data, int64_t count, rung_dtype dtype,
+                                    rungi_comm_op op, int root, const char *label,
+                                    rungi_comm_call **call_out);
 rung_status rungi_comm_start_send(rungi_comm *comm, const void *data, uint64_t bytes, int to,
                                   const char *label, rungi_comm_call **call_out);
 rung_status rungi_comm_start_receive(rungi_comm *comm, void *data, uint64_t bytes, int from,
@@ -128,11 +160,20 @@ rung_status rungi_comm_progress(rungi_comm *comm);
 // NULL.
 typedef struct rungi_comm_times {
     int64_t started, ended; // nanoseconds of the context's clock; ended: when the result was there
+    int64_t met;            // when all ranks were seen to have come
     uint64_t bytes;
 } rungi_comm_times;
 rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call,
                               rungi_comm_times *times_out);
 // Is it done? Does not wait.
 bool rungi_comm_done(rungi_comm *comm, const rungi_comm_call *call);
+
+// The clock that times are of: the context's.
+int64_t rungi_comm_now(const rungi_comm *comm);
+
+// Since creation: bytes that this rank read from other ranks' memory and wrote to it, or sent and
+// received; nanoseconds that it waited for the end of calls in which all ranks were there already.
+uint64_t rungi_comm_moved(const rungi_comm *comm);
+int64_t rungi_comm_link_time(const rungi_comm *comm);
 
 #endif

@@ -24,6 +24,7 @@ struct rungi_comm_call {
     uint64_t number;   // in the flight recorder
     rungi_comm_progress_state state;
     int64_t started, ended; // clock; ended: when it is done, from LANDED on
+    int64_t met;            // clock: when all ranks were seen to be there; 0: not known
     // What the transport does for it, and the rank it comes from: as in `what` at the start.
     rungi_comm_kind act;
     int root;
@@ -91,6 +92,8 @@ struct rungi_comm {
     uint64_t sequence;         // of the last collective call
     uint64_t *sent, *received; // of the last call with each rank
     int64_t link_free;         // when the injected link is free again
+    uint64_t moved;            // see rungi_comm_moved
+    int64_t link_time;
     bool broken;
     rung_error error; // why
     rungi_comm_call calls[RUNGI_COMM_CALLS];
@@ -110,6 +113,9 @@ rung_status rungi_comm_break(rungi_comm *comm, rung_status status, const char *f
     RUNG_PRINTF(3, 4);
 // Takes over the failure that was told; returns its status.
 rung_status rungi_comm_adopt(rungi_comm *comm);
+
+// All ranks are there for the call.
+void rungi_comm_met(const rungi_comm *comm, rungi_comm_call *call);
 
 // Runs a call to its end: enter, wait, free. `call` is a description; what the transport wrote
 // comes back through its pointers.

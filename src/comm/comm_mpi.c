@@ -6,35 +6,7 @@
 
 #include "base/error.h"
 
-bool rungi_comm_mpi_launched(void)
-{
-    // Open MPI; MPICH and others by PMI and Slurm; Slurm with PMIx.
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-    for (int i = 0; i < 3; i++) {
-        const char *size = getenv(sizes[i]);
-        if (size && getenv(ranks[i]) && atoi(size) > 1)
-            return true;
-    }
-    return false;
-}
-
-#if !defined(RUNG_MPI)
-
-rung_status rungi_comm_mpi_create(const rungi_comm_mpi_options *options, rungi_comm **comms_out)
-{
-    (void)options;
-    (void)comms_out;
-    return RUNG_FAIL(RUNG_UNSUPPORTED, "this build of rung has no MPI: install libopenmpi-dev and "
-                                       "build again, or use threads as ranks");
-}
-
-void rungi_comm_mpi_end(bool failed)
-{
-    (void)failed;
-}
-
-#else
+#if defined(RUNG_MPI)
 
 #    include <string.h>
 #    include <unistd.h>
@@ -48,7 +20,6 @@ enum {
     STAGE_BYTES = 1 << 20,
     PAIR_BYTES = 1 << 16,
     PAGE = 4096,
-    THREADS_MOST = 64, // ranks of a process; as many fit into MPI's smallest range of tags
 };
 
 rung_status rungi_mpi_fail(int error, const char *what)
@@ -450,7 +421,7 @@ static rung_status process_watch(rungi_mpi_process *p, const rungi_comm_mpi_opti
                                      recorder_memory(p, i), p->local_ranks[i]));
     const rungi_shm *shm = p->comms[0].link;
     return rungi_watch_start(shm, p->recorders, shm->index, p->threads,
-                             options->stall > 0 ? options->stall : 2000000000, &p->watch);
+                             options->stall > 0 ? options->stall : RUNGI_MPI_STALL, &p->watch);
 }
 
 // All processes go on together, or none.
@@ -467,11 +438,9 @@ static rung_status agree(const rungi_mpi_process *p, rung_status status)
     return RUNG_OK;
 }
 
-rung_status rungi_comm_mpi_create(const rungi_comm_mpi_options *options, rungi_comm **comms_out)
+rung_status rungi_mpi_process_create(const rungi_comm_mpi_options *options, int threads,
+                                     rungi_mpi_process **process_out)
 {
-    int threads = options->threads > 0 ? options->threads : 1;
-    RUNG_CHECK(threads <= THREADS_MOST, RUNG_INVALID, "%d ranks in a process: at most %d", threads,
-               THREADS_MOST);
     RUNG_TRY(start_mpi());
     rungi_mpi_process *p = calloc(1, sizeof *p);
     RUNG_CHECK(p, RUNG_NO_MEMORY, "no memory for a communicator");
@@ -488,8 +457,7 @@ rung_status rungi_comm_mpi_create(const rungi_comm_mpi_options *options, rungi_c
         process_free(p);
         return status;
     }
-    for (int t = 0; t < threads; t++)
-        comms_out[t] = &p->comms[t];
+    *process_out = p;
     return RUNG_OK;
 }
 

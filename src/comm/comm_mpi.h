@@ -19,12 +19,15 @@ typedef struct rungi_comm_mpi_options {
     int pretend_nodes;
 } rungi_comm_mpi_options;
 
-// Does the environment say that mpirun or srun started this process (as one of several)?
+// Does the environment say that mpirun or srun started this process (as one of several)? Also true
+// where what it says makes no sense: rungi_comm_mpi_create tells why.
 bool rungi_comm_mpi_launched(void);
 
 // Collective over all processes, on one thread each: starts MPI when that has not been done, and
 // makes this process's ends, comms_out[threads]. Each is destroyed by its rank.
-// Errors: RUNG_UNSUPPORTED (built without MPI); RUNG_LIBRARY; RUNG_INVALID.
+// Errors: RUNG_UNSUPPORTED (built without MPI); RUNG_LIBRARY; RUNG_INVALID; RUNG_CONFIG (the
+// launcher's variables); RUNG_TIMEOUT: processes did not come within the timeout, or one was
+// stopped meanwhile: they are named, and MPI cannot be used any more.
 rung_status rungi_comm_mpi_create(const rungi_comm_mpi_options *options, rungi_comm **comms_out);
 
 // Ends MPI, after the last communicator. Collective unless `failed`: then the process just ends its

@@ -185,6 +185,10 @@ static void hand_over(rungi_comm *comm, rungi_comm_call *call)
         if (b->offsets[comm->size])
             memcpy(call->data, b->block, b->offsets[comm->size]);
         break;
+    case RUNGI_COMM_REDUCE:
+        if (call->root == comm->rank)
+            sum_objects(comm, call);
+        break;
     default:
         sum_objects(comm, call);
     }

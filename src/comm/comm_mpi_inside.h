@@ -53,6 +53,15 @@ static inline rungi_mpi_link *rungi_mpi_link_of(const rungi_comm *comm)
 
 rung_status rungi_mpi_fail(int error, const char *what);
 
+static const int64_t RUNGI_MPI_STALL = 2000000000; // after which a stopped process is named
+enum {
+    RUNGI_MPI_THREADS = 64
+}; // ranks of a process; as many fit into MPI's smallest range of tags
+
+// Starts MPI, and makes this process's part of a communicator. Waits for the others, without limit.
+rung_status rungi_mpi_process_create(const rungi_comm_mpi_options *options, int threads,
+                                     rungi_mpi_process **process_out);
+
 // ---- messages (comm_mpi_post.c) ---------------------------------------------------------------
 
 // What a rank tells of its call before its data.

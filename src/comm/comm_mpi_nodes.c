@@ -79,6 +79,7 @@ rung_status rungi_mpi_post_headers(rungi_comm *comm, rungi_comm_call *call, bool
 rung_status rungi_mpi_check_headers(rungi_comm *comm, rungi_comm_call *call, bool sizes)
 {
     const rungi_mpi_process *p = rungi_mpi_link_of(comm)->process;
+    rungi_comm_met(comm, call);
     for (int n = 0; n < p->nodes; n++)
         if (n != p->node)
             RUNG_TRY(rungi_mpi_header_check(comm, call, rungi_mpi_header_of(between_of(call), n),
@@ -209,7 +210,14 @@ static rung_status post_pieces(rungi_comm *comm, rungi_comm_call *call, const sh
     return RUNG_OK;
 }
 
-// Sums this rank's piece and gives it to the others.
+// Does machine `node` need the sum?
+static bool wants(const rungi_comm *comm, const rungi_comm_call *call, int node)
+{
+    const rungi_mpi_process *p = rungi_mpi_link_of(comm)->process;
+    return call->act != RUNGI_COMM_REDUCE || p->node_of[call->root / p->threads] == node;
+}
+
+// Sums this rank's piece and gives it to the others, or to the root's machine alone.
 static rung_status sum_pieces(rungi_comm *comm, rungi_comm_call *call, const share *s)
 {
     rungi_mpi_between *b = between_of(call);
@@ -225,11 +233,13 @@ static rung_status sum_pieces(rungi_comm *comm, rungi_comm_call *call, const sha
         rungi_comm_part piece = rungi_comm_part_of(s->count, s->nodes, n);
         if (n == s->node)
             continue;
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, true,
-                                counterpart(comm, n), s->data + piece.begin * s->size,
-                                (uint64_t)(piece.count * s->size)));
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, false,
-                                counterpart(comm, n), mine, (uint64_t)(own.count * s->size)));
+        if (wants(comm, call, s->node))
+            RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, true,
+                                    counterpart(comm, n), s->data + piece.begin * s->size,
+                                    (uint64_t)(piece.count * s->size)));
+        if (wants(comm, call, n))
+            RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, false,
+                                    counterpart(comm, n), mine, (uint64_t)(own.count * s->size)));
     }
     return RUNG_OK;
 }
@@ -254,7 +264,8 @@ static rung_status reduce_step(rungi_comm *comm, rungi_comm_call *call)
     case 3:
         return s.small ? RUNG_OK : sum_pieces(comm, call, &s);
     case 4:
-        rungi_mpi_sub(comm, call, 1, RUNGI_COMM_ALL_GATHER);
+        rungi_mpi_sub(comm, call, 1,
+                      wants(comm, call, s.node) ? RUNGI_COMM_ALL_GATHER : RUNGI_COMM_BARRIER);
         return RUNG_OK;
     default:
         call->state = RUNGI_COMM_LANDED;
@@ -307,6 +318,7 @@ static rung_status step(rungi_comm *comm, rungi_comm_call *call)
         return pair_step(comm, call);
     case RUNGI_COMM_ALL_REDUCE:
     case RUNGI_COMM_REDUCE_SCATTER:
+    case RUNGI_COMM_REDUCE:
         if (rungi_mpi_link_of(comm)->process->even)
             return reduce_step(comm, call);
         return rungi_mpi_gather_step(comm, call);
@@ -352,7 +364,8 @@ static bool is_pair(const rungi_comm_call *call)
 static bool needs_stage(const rungi_comm *comm, const rungi_comm_call *call)
 {
     const rungi_mpi_link *l = rungi_mpi_link_of(comm);
-    bool reduces = call->act == RUNGI_COMM_ALL_REDUCE || call->act == RUNGI_COMM_REDUCE_SCATTER;
+    bool reduces = call->act == RUNGI_COMM_ALL_REDUCE || call->act == RUNGI_COMM_REDUCE_SCATTER ||
+                   call->act == RUNGI_COMM_REDUCE;
     if (is_pair(call) || call->act == RUNGI_COMM_BARRIER || call->act == RUNGI_COMM_ALLOC)
         return false;
     return !(reduces && l->process->even &&

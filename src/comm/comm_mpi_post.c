@@ -91,6 +91,7 @@ rung_status rungi_mpi_post(rungi_comm *comm, const rungi_comm_call *call,
             return rungi_comm_break(comm, RUNG_LIBRARY, "rank %d: %s", comm->rank,
                                     rung_error_last()->message);
         }
+        comm->moved += (uint64_t)count;
         if (!rungi_array_push(messages, m))
             return rungi_comm_break(comm, RUNG_NO_MEMORY, "rank %d: no memory", comm->rank);
         messages->left++;

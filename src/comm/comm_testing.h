@@ -124,6 +124,13 @@ static inline rung_status check_reduce_one(rungi_comm *comm, void *data, rung_dt
         RUNG_TRY_GOTO(done,
                       RUNG_FAIL(RUNG_GATE, "reduce-scatter of %lld %s, %s: other bits",
                                 (long long)count, rung_dtype_name(dtype), check_op_names[op]));
+    int root = (int)(count + op) % size;
+    check_fill(dtype, data, seed, rank, count);
+    RUNG_TRY_GOTO(done, rungi_comm_reduce(comm, data, count, dtype, op, root, "reduce"));
+    if (rank == root && count && memcmp(data, expected, (size_t)count * element) != 0)
+        RUNG_TRY_GOTO(done,
+                      RUNG_FAIL(RUNG_GATE, "reduce of %lld %s, %s: other bits", (long long)count,
+                                rung_dtype_name(dtype), check_op_names[op]));
 done:
     free(expected);
     return status;

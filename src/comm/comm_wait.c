@@ -81,6 +81,8 @@ enum {
 
 // A wait: how long it has been going, and what it does next.
 typedef struct waiter {
+    const rungi_comm_condition *condition; // what it is for; NULL: the call's end
+    int64_t progress;                      // of the condition, at the last look
     int64_t spins, looks;
     int64_t last;        // clock at the last look; INT64_MIN: none yet
     int64_t waited;      // of the deadline
@@ -115,6 +117,23 @@ static rung_status look_at_missing(rungi_comm *comm, const rungi_comm_call *call
     return RUNG_OK;
 }
 
+// Who is missing. True: those have got on since this was last asked.
+static bool find_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *w,
+                         rungi_comm_presence *out)
+{
+    *out = (rungi_comm_presence){.count = 0};
+    if (!w->condition) {
+        comm->transport->presence(comm, call, out);
+        return false;
+    }
+    int64_t progress = w->condition->missing(w->condition->user, out->missing);
+    for (int rank = 0; rank < comm->size; rank++)
+        out->count += out->missing[rank];
+    bool gets_on = progress != w->progress;
+    w->progress = progress;
+    return gets_on;
+}
+
 // Looks at the clock and at those that are missing.
 static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w)
 {
@@ -122,8 +141,9 @@ static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w
     w->last = now;
     if (call->state != RUNGI_COMM_MOVING)
         return RUNG_OK;
-    rungi_comm_presence presence = {.count = 0};
-    comm->transport->presence(comm, call, &presence);
+    rungi_comm_presence presence;
+    if (find_missing(comm, call, w, &presence))
+        w->waited = w->waited_busy = passed = 0;
     if (presence.count == 0)
         return RUNG_OK;
     bool busy;
@@ -133,11 +153,11 @@ static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w
     if (w->waited / patience < comm->timeout && w->waited_busy < comm->busy_timeout)
         return RUNG_OK;
     // It may have come just now.
-    presence = (rungi_comm_presence){.count = 0};
-    comm->transport->presence(comm, call, &presence);
-    if (presence.count == 0)
-        return RUNG_OK;
-    return rungi_comm_time_out(comm, call, &presence, w->waited + w->waited_busy);
+    if (find_missing(comm, call, w, &presence))
+        w->waited = w->waited_busy = 0;
+    else if (presence.count)
+        return rungi_comm_time_out(comm, call, &presence, w->waited + w->waited_busy);
+    return RUNG_OK;
 }
 
 // Real nanoseconds that a wait gives its core away before it sleeps.
@@ -173,6 +193,20 @@ static rung_status pause_wait(rungi_comm *comm, const rungi_comm_call *call, wai
     return look(comm, call, w);
 }
 
+void rungi_comm_met(const rungi_comm *comm, rungi_comm_call *call)
+{
+    if (!call->met)
+        call->met = now_of(comm);
+}
+
+// Adds what the rank waited since `from` for a call that is done, with all ranks there.
+static void count_link(rungi_comm *comm, const rungi_comm_call *call, int64_t from)
+{
+    int64_t begin = call->met > from ? call->met : from;
+    if (call->met && call->ended > begin)
+        comm->link_time += call->ended - begin;
+}
+
 rung_status rungi_comm_call_wait(rungi_comm *comm, rungi_comm_call *call)
 {
     waiter w = {.last = INT64_MIN};
@@ -183,6 +217,31 @@ rung_status rungi_comm_call_wait(rungi_comm *comm, rungi_comm_call *call)
         if (call->state != RUNGI_COMM_DONE)
             RUNG_TRY(pause_wait(comm, call, &w));
     }
+    return RUNG_OK;
+}
+
+rung_status rungi_comm_await(rungi_comm *comm, const char *label,
+                             const rungi_comm_condition *condition)
+{
+    waiter w = {.condition = condition, .progress = INT64_MIN, .last = INT64_MIN};
+    rungi_comm_call call = {
+        .what = {.kind = RUNGI_COMM_AWAIT, .dtype = RUNG_U8, .peer = -1, .label = label},
+        .state = RUNGI_COMM_MOVING};
+    for (;;) {
+        bool met = false;
+        if (comm->broken || comm->transport->broken(comm))
+            return rungi_comm_adopt(comm);
+        RUNG_TRY(rungi_comm_advance_all(comm));
+        RUNG_TRY(condition->met(condition->user, &met));
+        if (met)
+            break;
+        if (!call.number)
+            call.number =
+                rungi_recorder_begin(&comm->recorder, &call.what, RUNGI_CALL_WAITING, now_of(comm));
+        RUNG_TRY(pause_wait(comm, &call, &w));
+    }
+    if (call.number)
+        rungi_recorder_change(&comm->recorder, call.number, RUNGI_CALL_DONE, now_of(comm));
     return RUNG_OK;
 }
 
@@ -246,6 +305,8 @@ rung_status rungi_comm_call_run(rungi_comm *comm, const rungi_comm_call *call)
     rungi_comm_call *entered;
     RUNG_TRY(enter(comm, call, RUNGI_CALL_WAITING, RUNGI_COMM_CALLS, &entered));
     rung_status status = rungi_comm_call_wait(comm, entered);
+    if (status == RUNG_OK)
+        count_link(comm, entered, entered->started);
     entered->state = RUNGI_COMM_FREE;
     return status;
 }
@@ -284,9 +345,12 @@ rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call, rungi_co
     *call = NULL;
     if (own->state != RUNGI_COMM_DONE && !comm->broken)
         rungi_recorder_change(&comm->recorder, own->number, RUNGI_CALL_WAITING, 0);
+    int64_t from = now_of(comm);
     rung_status status = rungi_comm_call_wait(comm, own);
+    if (status == RUNG_OK)
+        count_link(comm, own, from);
     if (status == RUNG_OK && times_out)
-        *times_out = (rungi_comm_times){own->started, own->ended, own->what.bytes};
+        *times_out = (rungi_comm_times){own->started, own->ended, own->met, own->what.bytes};
     own->state = RUNGI_COMM_FREE;
     return status;
 }

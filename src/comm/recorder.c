@@ -43,6 +43,8 @@ static const char *const kinds[] = {
     [RUNGI_COMM_SEND] = "send",
     [RUNGI_COMM_RECEIVE] = "receive",
     [RUNGI_COMM_ALLOC] = "allocation",
+    [RUNGI_COMM_AWAIT] = "wait",
+    [RUNGI_COMM_REDUCE] = "reduce",
 };
 
 char *rungi_comm_text(const rungi_comm_what *what, char *out, size_t size)
@@ -65,6 +67,10 @@ char *rungi_comm_text(const rungi_comm_what *what, char *out, size_t size)
     case RUNGI_COMM_REDUCE_SCATTER:
         snprintf(more, sizeof more, " of %llu %s (%s)", count, dtype,
                  what->op <= RUNGI_COMM_MAX ? ops[what->op] : "?");
+        break;
+    case RUNGI_COMM_REDUCE:
+        snprintf(more, sizeof more, " of %llu %s (%s) to rank %d", count, dtype,
+                 what->op <= RUNGI_COMM_MAX ? ops[what->op] : "?", what->peer);
         break;
     case RUNGI_COMM_ALL_GATHER:
         snprintf(more, sizeof more, " of %llu %s", count, dtype);

@@ -47,6 +47,8 @@ typedef enum rungi_comm_kind {
     RUNGI_COMM_SEND,
     RUNGI_COMM_RECEIVE,
     RUNGI_COMM_ALLOC,
+    RUNGI_COMM_AWAIT, // rungi_comm_await
+    RUNGI_COMM_REDUCE,
 } rungi_comm_kind;
 
 typedef enum rungi_call_state {

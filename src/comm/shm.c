@@ -60,6 +60,27 @@ uint8_t *rungi_shm_at(const rungi_shm *shm, int index, uint64_t address)
     return shm->segments[k * (size_t)shm->size + (size_t)index] + offset;
 }
 
+uint64_t rungi_comm_address(const rungi_comm *comm, const void *data, uint64_t bytes)
+{
+    return rungi_shm_address(comm->link, data, bytes);
+}
+
+void *rungi_comm_at(const rungi_comm *comm, int rank, uint64_t address)
+{
+    int index = rungi_shm_index_of(comm->link, rank);
+    return index < 0 ? NULL : rungi_shm_at(comm->link, index, address);
+}
+
+bool rungi_comm_touch_begin(rungi_comm *comm)
+{
+    return rungi_shm_work_begin(comm->link);
+}
+
+void rungi_comm_touch_end(rungi_comm *comm)
+{
+    rungi_shm_work_end(comm->link);
+}
+
 // ---- lines ------------------------------------------------------------------------------------
 
 void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t address,

@@ -107,7 +107,8 @@ static void stage_in(const rungi_comm *comm, const rungi_shm *shm, const rungi_c
         return;
     }
     bool gives = call->act == RUNGI_COMM_GATHER ||
-                 (call->act == RUNGI_COMM_BROADCAST && call->root == comm->rank);
+                 (call->act == RUNGI_COMM_BROADCAST && call->root == comm->rank) ||
+                 (call->act == RUNGI_COMM_REDUCE && call->root != comm->rank);
     uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
     if (gives)
         copy(stage, (const uint8_t *)call->data + at, bytes);
@@ -127,7 +128,7 @@ static void stage_out(const rungi_shm *shm, const rungi_comm_call *call)
 
 // ---- the work of a round ----------------------------------------------------------------------
 
-static void reduce(const rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
+static void reduce(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
     const void *in[RUNGI_COMBINE_RANKS];
     void *out[RUNGI_COMBINE_RANKS];
@@ -141,46 +142,72 @@ static void reduce(const rungi_comm *comm, const rungi_shm *shm, const rungi_com
         out[0] = own_place(call, piece);
         outs = 1;
     }
+    // Reads from the others, and writes to them.
+    comm->moved +=
+        (uint64_t)(piece.count * rungi_comm_element(call) * (shm->size - 1)) * (outs > 1 ? 2 : 1);
     bool past_caches = call->what.bytes > PAST_CACHES / (uint64_t)shm->size;
     rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, shm->size, out, outs,
                        piece.count, past_caches);
 }
 
-static void gather_parts(const rungi_shm *shm, const rungi_comm_call *call)
+static void gather_parts(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
     for (int i = 0; i < shm->size; i++) {
         rungi_comm_part piece = piece_of(shm, call, i);
-        if (i != shm->index)
-            copy(own_place(call, piece), place_of(shm, call, i, i),
-                 (uint64_t)(piece.count * rungi_comm_element(call)));
+        uint64_t bytes = (uint64_t)(piece.count * rungi_comm_element(call));
+        if (i == shm->index)
+            continue;
+        copy(own_place(call, piece), place_of(shm, call, i, i), bytes);
+        comm->moved += bytes;
     }
 }
 
-static void take_broadcast(const rungi_comm *comm, const rungi_shm *shm,
-                           const rungi_comm_call *call)
+// Where rank `index` has the data of this round, from byte `at` on (calls that are not parted).
+static const uint8_t *round_place(const rungi_shm *shm, const rungi_comm_call *call, int index,
+                                  uint64_t at)
+{
+    uint64_t address = address_of(shm, index, call);
+    return !shm->direct && address == 0 ? stage_of(shm, index)
+                                        : rungi_shm_at(shm, index, address) + at;
+}
+
+static void take_broadcast(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
     if (call->root == comm->rank)
         return;
     int root = rungi_shm_index_of(shm, call->root);
-    uint64_t address = address_of(shm, root, call);
     uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
-    const uint8_t *from =
-        !shm->direct && address == 0 ? stage_of(shm, root) : rungi_shm_at(shm, root, address) + at;
-    copy((uint8_t *)call->data + at, from, bytes);
+    copy((uint8_t *)call->data + at, round_place(shm, call, root, at), bytes);
+    comm->moved += bytes;
 }
 
-static void gather_objects(const rungi_shm *shm, const rungi_comm_call *call)
+static void gather_objects(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
     for (int i = 0; i < shm->size; i++) {
-        uint64_t address = address_of(shm, i, call), total = bytes_of(shm, i, call);
-        uint64_t at, bytes = round_bytes(shm, call, total, &at);
-        const uint8_t *from =
-            !shm->direct && address == 0 ? stage_of(shm, i) : rungi_shm_at(shm, i, address) + at;
-        copy(*call->all_out + call->offsets[rungi_shm_rank_of(shm, i)] + at, from, bytes);
+        uint64_t at, bytes = round_bytes(shm, call, bytes_of(shm, i, call), &at);
+        copy(*call->all_out + call->offsets[rungi_shm_rank_of(shm, i)] + at,
+             round_place(shm, call, i, at), bytes);
+        comm->moved += i == shm->index ? 0 : bytes;
     }
 }
 
-static void work(const rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
+// The root sums all ranks' data of the round.
+static void reduce_to_root(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
+{
+    const void *in[RUNGI_COMBINE_RANKS];
+    uint64_t at, bytes = round_bytes(shm, call, call->what.bytes, &at);
+    void *own = (uint8_t *)call->data + at;
+    if (call->root != comm->rank || bytes == 0)
+        return;
+    for (int i = 0; i < shm->size; i++)
+        in[i] = i == shm->index ? own : round_place(shm, call, i, at);
+    rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, shm->size, &own, 1,
+                       (int64_t)bytes / rungi_comm_element(call),
+                       bytes > PAST_CACHES / (uint64_t)shm->size);
+    comm->moved += bytes * (uint64_t)(shm->size - 1);
+}
+
+static void work(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
 {
     switch (call->act) {
     case RUNGI_COMM_ALL_REDUCE:
@@ -188,13 +215,16 @@ static void work(const rungi_comm *comm, const rungi_shm *shm, const rungi_comm_
         reduce(comm, shm, call);
         break;
     case RUNGI_COMM_ALL_GATHER:
-        gather_parts(shm, call);
+        gather_parts(comm, shm, call);
+        break;
+    case RUNGI_COMM_REDUCE:
+        reduce_to_root(comm, shm, call);
         break;
     case RUNGI_COMM_BROADCAST:
         take_broadcast(comm, shm, call);
         break;
     case RUNGI_COMM_GATHER:
-        gather_objects(shm, call);
+        gather_objects(comm, shm, call);
         break;
     default: // nothing but being there
         break;
@@ -300,6 +330,7 @@ static bool all_reached(const rungi_shm *shm, rungi_comm_call *call)
 static rung_status do_round(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *call)
 {
     if (call->round == 0) {
+        rungi_comm_met(comm, call);
         RUNG_TRY(check_calls(comm, shm, call));
         if (call->act == RUNGI_COMM_BARRIER || call->act == RUNGI_COMM_ALLOC) {
             call->state = RUNGI_COMM_LANDED;

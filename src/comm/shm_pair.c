@@ -112,6 +112,7 @@ static rung_status advance_receive(rungi_comm *comm, rungi_shm *shm, rungi_comm_
         if (bytes)
             memcpy((uint8_t *)call->data + at, source, bytes);
         rungi_shm_work_end(shm);
+        comm->moved += bytes;
         call->step++;
         atomic_store_explicit(&pair->receiver.flag, rungi_shm_flag(sequence, call->step),
                               memory_order_release);

@@ -33,6 +33,8 @@ static rung_status check_options(const rung_loader_options *o)
                "data.num_workers is %d, must be 0 to %d", o->num_workers, MAX_WORKERS);
     RUNG_CHECK(o->prefetch_factor >= 0 && o->prefetch_factor <= MAX_AHEAD, RUNG_INVALID,
                "data.prefetch_factor is %d, must be 1 to %d", o->prefetch_factor, MAX_AHEAD);
+    RUNG_CHECK(o->worker_nice >= 0 && o->worker_nice <= 19, RUNG_INVALID,
+               "data.worker_nice is %d, must be 0 to 19", o->worker_nice);
     RUNG_CHECK(o->hold >= 0 && o->hold <= MAX_AHEAD, RUNG_INVALID,
                "the loader's hold is %d, must be 1 to %d", o->hold, MAX_AHEAD);
     RUNG_CHECK(isfinite(o->timeout) && o->timeout >= 0 && o->timeout < 1e9, RUNG_INVALID,

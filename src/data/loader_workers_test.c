@@ -4,6 +4,7 @@
 #include "data/data_testing.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "base/philox.h"
 
@@ -390,6 +391,40 @@ static void case_c07_one_index_for_all_workers(void **state)
     assert_int_equal(c.live, 0);
 }
 
+// Says how nice the reading thread is.
+static rung_status read_nice(void *self, void *state, const rung_sample *sample, rung_view *fields)
+{
+    rung_status status = test_source_read(self, state, sample, fields);
+    *(int64_t *)fields[0].data = getpriority(PRIO_PROCESS, 0);
+    return status;
+}
+
+static void workers_are_nicer(void **state)
+{
+    fixture *f = *state;
+    f->source.source.read = read_nice;
+    int own = getpriority(PRIO_PROCESS, 0);
+    for (int workers = 0; workers <= 2; workers += 2) {
+        for (int nice = 0; nice <= 7; nice += 7) {
+            rung_loader *loader =
+                make(f, &(rung_loader_options){
+                            .batch_size = 64, .num_workers = workers, .worker_nice = nice});
+            rung_batch batch;
+            int wanted = workers ? own + nice : own;
+            assert_ok(rung_loader_next(loader, &batch));
+            for (int64_t i = 0; i < batch.count; i++)
+                assert_int_equal(((int64_t *)batch.fields[0].data)[i], wanted < 19 ? wanted : 19);
+            rung_loader_release(loader, &batch);
+            rung_loader_destroy(&loader);
+        }
+    }
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
+    assert_fails(RUNG_INVALID, "data.worker_nice is 20, must be 0 to 19",
+                 rung_loader_create(f->context, &f->source.source,
+                                    &(rung_loader_options){.batch_size = 4, .worker_nice = 20},
+                                    &(rung_loader *){NULL}));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +437,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(seeks_while_reading, setup, teardown),
         cmocka_unit_test_setup_teardown(case_c07_memory_is_flat, setup, teardown),
         cmocka_unit_test_setup_teardown(case_c07_one_index_for_all_workers, setup, teardown),
+        cmocka_unit_test_setup_teardown(workers_are_nicer, setup, teardown),
     };
     return RUN_TESTS(tests);
 }

@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "data/ring.h"
 #include "data/sample.h"
 #include "data/source.h"
@@ -383,6 +384,7 @@ void *rungi_worker_main(void *worker_)
     rungi_worker *worker = worker_;
     rungi_ring *ring = worker->ring;
     rungi_cores_unbind();
+    rungi_thread_nice(ring->options.worker_nice);
     int64_t began = rungi_now(ring->context);
     bool here = rungi_worker_open(worker);
     pthread_mutex_lock(&ring->lock);

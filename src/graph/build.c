@@ -98,6 +98,7 @@ static void add_step(builder *b, const rungi_query *q)
     step.q.threads = b->p->options.threads;
     step.q.isa = rung_context_isa(rung_device_context(b->p->device));
     step.q.winograd = b->p->options.winograd;
+    step.q.key = b->g->nodes.data[q->node].key;
     b->failed |= !rungi_array_push(&b->p->steps, step);
 }
 
@@ -166,24 +167,16 @@ static void mark_live(builder *b)
     }
 }
 
-// Which gradients backward must make: values that reach the loss and depend on a parameter.
+// Which gradients backward must make: values that reach the loss, or an output whose gradient is
+// given, and depend on a parameter or an input whose gradient is wanted.
 static void mark_gradients(builder *b)
 {
     const rung_graph *g = b->g;
-    for (size_t i = 1; i < g->values.count; i++) {
-        const rungi_value *v = &g->values.data[i];
-        b->wants_grad[i] = v->kind == RUNGI_VALUE_PARAM && !v->frozen;
-    }
-    for (size_t k = 0; k < g->nodes.count; k++) {
-        const rungi_node *node = &g->nodes.data[k];
-        bool any = false;
-        for (int i = 0; i < node->n_in; i++)
-            any |= b->wants_grad[node->in[i]];
-        bool differentiable = node->op->backward[0].name || node->op->view;
-        for (int i = 0; i < node->op->n_out; i++)
-            b->wants_grad[node->out[i]] = any && differentiable;
-    }
+    rungi_graph_wanted(g, b->wants_grad);
     b->reaches_loss[g->loss] = true;
+    for (size_t i = 0; i < g->outputs.count; i++)
+        if (g->outputs.data[i].seeded)
+            b->reaches_loss[g->outputs.data[i].value] = true;
     for (size_t k = g->nodes.count; k-- > 0;) {
         const rungi_node *node = &g->nodes.data[k];
         bool reaches = false;
@@ -251,6 +244,11 @@ static bool runs_in_training(const builder *b, const rungi_node *node)
     return b->p->options.training && !node->eval;
 }
 
+static bool synchronized(const builder *b, const rungi_node *node)
+{
+    return b->p->options.synchronize && node->op->meets && runs_in_training(b, node);
+}
+
 // Output 0 is input 0, maybe under another shape: no kernel, one buffer.
 static bool is_alias(const builder *b, const rungi_node *node)
 {
@@ -313,7 +311,8 @@ static void forward_node(builder *b, size_t k)
                                .out = out,
                                .n_out = node->n_out,
                                .training = training,
-                               .gradients = gradients});
+                               .gradients = gradients,
+                               .synchronized = synchronized(b, node)});
 }
 
 // ---- backward ---------------------------------------------------------------------------------
@@ -327,10 +326,12 @@ static bool may_add_in_place(const builder *b, int value, size_t k)
         if ((int)w == value || b->grad[w] < 0 || b->p->tensors.data[b->grad[w]].root != root)
             continue;
         const rungi_value *other = &b->g->values.data[w];
-        if (other->kind == RUNGI_VALUE_NODE && (size_t)other->node <= k)
+        if ((other->kind == RUNGI_VALUE_NODE && (size_t)other->node <= k) ||
+            (other->kind == RUNGI_VALUE_INPUT && other->wants_grad))
             return false;
     }
-    return b->p->tensors.data[root].kind != RUNGI_TENSOR_CONST;
+    return b->p->tensors.data[root].kind != RUNGI_TENSOR_CONST &&
+           b->p->tensors.data[root].kind != RUNGI_TENSOR_SEED;
 }
 
 static int stored_grad(builder *b, int value)
@@ -476,7 +477,8 @@ static void backward_kernel(builder *b, size_t k, int pass_index, const rungi_op
                                .gout = gout,
                                .gin = gin,
                                .training = runs_in_training(b, node),
-                               .gradients = true});
+                               .gradients = true,
+                               .synchronized = synchronized(b, node)});
     for (int i = 0; i < node->n_in; i++)
         if (gin[i].buffer >= 0 && !direct[i])
             contribute(b, k, node->in[i], gin[i].buffer, false);
@@ -510,12 +512,41 @@ static void backward_node(builder *b, size_t k)
     }
 }
 
+// A gradient that is given, contiguous and plain, is the first contribution to its value's.
+static void add_seed(builder *b, int value)
+{
+    const rungi_value *v = &b->g->values.data[value];
+    rungi_tensor seed = {.kind = RUNGI_TENSOR_SEED, .value = value, .is_grad = true};
+    seed.operand = (rungi_operand){.dtype = b->types[value].dtype, .shape = b->types[value].shape};
+    int index = rungi_plan_tensor(b->p, &seed);
+    b->failed |= index < 0;
+    if (index >= 0 && b->grad[value] < 0)
+        contribute(b, v->kind == RUNGI_VALUE_NODE ? (size_t)v->node : 0, value, index, true);
+}
+
+// Gradients of inputs can be read after backward.
+static void keep_input_gradients(builder *b)
+{
+    for (size_t i = 1; i < b->g->values.count; i++) {
+        const rungi_value *v = &b->g->values.data[i];
+        if (v->kind != RUNGI_VALUE_INPUT || !v->wants_grad || b->grad[i] < 0)
+            continue;
+        b->p->input_grad[i] = b->grad[i];
+        b->p->tensors.data[b->p->tensors.data[b->grad[i]].root].keep = true;
+    }
+}
+
 static void build_backward(builder *b)
 {
-    rungi_tensor seed = {.kind = RUNGI_TENSOR_CONST, .value = b->g->loss, .is_grad = true};
-    seed.operand.dtype = RUNG_F32;
-    seed.fill = 1;
-    b->grad[b->g->loss] = rungi_plan_tensor(b->p, &seed);
+    if (b->g->loss) {
+        rungi_tensor seed = {.kind = RUNGI_TENSOR_CONST, .value = b->g->loss, .is_grad = true};
+        seed.operand.dtype = RUNG_F32;
+        seed.fill = 1;
+        b->grad[b->g->loss] = rungi_plan_tensor(b->p, &seed);
+    }
+    for (size_t i = 0; i < b->g->outputs.count && !b->failed; i++)
+        if (b->g->outputs.data[i].seeded && output_wanted(b->p, b->g->outputs.data[i].name))
+            add_seed(b, b->g->outputs.data[i].value);
     for (size_t k = b->g->nodes.count; k-- > 0;)
         for (int i = 0; b->node_live[k] && i < b->g->nodes.data[k].n_in; i++)
             b->first_use[b->g->nodes.data[k].in[i]] = (int)k;
@@ -526,6 +557,7 @@ static void build_backward(builder *b)
         if (b->p->options.accumulate)
             add_complete(b, k);
     }
+    keep_input_gradients(b);
 }
 
 // ---- all of it --------------------------------------------------------------------------------
@@ -546,12 +578,13 @@ static bool allocate(builder *b)
     b->in = rungi_plan_block(p, nodes * sizeof *b->in);
     b->out = rungi_plan_block(p, nodes * sizeof *b->out);
     p->value_tensor = rungi_plan_block(p, values * sizeof *p->value_tensor);
+    p->input_grad = rungi_plan_block(p, values * sizeof *p->input_grad);
     if (!b->types || !b->value_layout || !b->node_layout || !b->node_live || !b->wants_grad ||
         !b->reaches_loss || !b->tensor || !b->grad || !b->first_use || !b->in || !b->out ||
-        !p->value_tensor)
+        !p->value_tensor || !p->input_grad)
         return false;
     for (size_t i = 0; i < values; i++) {
-        b->grad[i] = -1;
+        b->grad[i] = p->input_grad[i] = -1;
         for (int l = 0; l < 4; l++)
             b->tensor[i][l] = -1;
     }

@@ -231,12 +231,23 @@ rung_value rung_input(rung_graph *graph, const char *name, rung_dtype dtype, run
     return add_named(graph, &value, name);
 }
 
+// Parameters and buffers so far.
+static uint64_t count_entries(const rung_graph *g)
+{
+    uint64_t count = 0;
+    for (size_t i = 1; i < g->values.count; i++)
+        count += g->values.data[i].kind == RUNGI_VALUE_PARAM ||
+                 g->values.data[i].kind == RUNGI_VALUE_BUFFER;
+    return count;
+}
+
 rung_value rung_param(rung_graph *graph, const char *name, rung_shape shape,
                       const rung_param_options *options)
 {
     rungi_value value = {.kind = RUNGI_VALUE_PARAM, .dtype = RUNG_F32, .shape = shape};
     if (options)
         value.param = *options;
+    value.key = count_entries(graph);
     return add_named(graph, &value, name);
 }
 
@@ -245,6 +256,7 @@ rung_value rung_buffer(rung_graph *graph, const char *name, rung_dtype dtype, ru
 {
     rungi_value value = {
         .kind = RUNGI_VALUE_BUFFER, .dtype = dtype, .shape = shape, .initial = initial};
+    value.key = count_entries(graph);
     return add_named(graph, &value, name);
 }
 
@@ -295,7 +307,7 @@ void rung_graph_output(rung_graph *graph, const char *name, rung_value value)
 {
     if (!rungi_graph_ok(graph))
         return;
-    rungi_output output = {rungi_graph_text(graph, name), value.id};
+    rungi_output output = {.name = rungi_graph_text(graph, name), .value = value.id};
     bool taken = false;
     for (size_t i = 0; i < graph->outputs.count; i++)
         taken |= strcmp(graph->outputs.data[i].name, name) == 0;
@@ -423,7 +435,8 @@ void rungi_graph_add(rung_graph *g, const rungi_op *op, const char *name, const 
         outputs[i] = (rung_value){0};
     if (!rungi_graph_ok(g))
         return;
-    rungi_node node = {.op = op, .n_in = n, .n_out = op->n_out + op->n_hidden};
+    rungi_node node = {
+        .op = op, .n_in = n, .n_out = op->n_out + op->n_hidden, .key = g->nodes.count};
     node.name = node_name(g, op, name);
     rungi_type types[RUNGI_PROBES][MAX_OUT] = {0};
     rung_status status = check_inputs(g, op, inputs, n);
@@ -458,6 +471,25 @@ rung_value rungi_graph_add1(rung_graph *g, const rungi_op *op, const char *name,
     rung_value output;
     rungi_graph_add(g, op, name, attr, inputs, n, &output);
     return output;
+}
+
+void rungi_graph_wanted(const rung_graph *g, bool *wanted)
+{
+    wanted[0] = false;
+    for (size_t i = 1; i < g->values.count; i++) {
+        const rungi_value *v = &g->values.data[i];
+        wanted[i] = (v->kind == RUNGI_VALUE_PARAM && !v->frozen) ||
+                    (v->kind == RUNGI_VALUE_INPUT && v->wants_grad);
+    }
+    for (size_t k = 0; k < g->nodes.count; k++) {
+        const rungi_node *node = &g->nodes.data[k];
+        bool any = false;
+        for (int i = 0; i < node->n_in; i++)
+            any |= wanted[node->in[i]];
+        bool differentiable = node->op->backward[0].name || node->op->view;
+        for (int i = 0; i < node->op->n_out; i++)
+            wanted[node->out[i]] = any && differentiable;
+    }
 }
 
 rung_status rungi_graph_infer(const rung_graph *g, const int64_t *symbols, rungi_type *types)

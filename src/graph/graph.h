@@ -29,6 +29,8 @@ typedef struct rungi_value {
     rung_param_options param;       // for PARAM
     double initial;                 // for BUFFER
     bool frozen;                    // for PARAM
+    uint64_t key;                   // for PARAM and BUFFER: keys initial values
+    bool wants_grad;                // for INPUT: backward gives its gradient
 } rungi_value;
 
 typedef struct rungi_node {
@@ -38,12 +40,14 @@ typedef struct rungi_node {
     int *in;  // value ids; 0 for an absent optional input
     int *out; // value ids, hidden ones included
     int n_in, n_out;
-    bool eval; // behaves as in evaluation in every plan
+    uint64_t key; // keys its random numbers
+    bool eval;    // behaves as in evaluation in every plan
 } rungi_node;
 
 typedef struct rungi_output {
     const char *name;
     int value;
+    bool seeded; // its gradient is given before backward
 } rungi_output;
 
 typedef struct rungi_chunk rungi_chunk;
@@ -92,6 +96,8 @@ int rungi_symbol_index(const rung_graph *g, int64_t dim);
 
 // By value: does the loss's gradient reach it? The caller frees *reached_out.
 rung_status rungi_graph_gradients(const rung_graph *g, bool **reached_out);
+// By value id: does a trainable parameter, or an input whose gradient is wanted, lie behind it?
+void rungi_graph_wanted(const rung_graph *g, bool *wanted);
 
 // Runs the shape rules of all nodes with numbers for the symbols: fills types[value id].
 rung_status rungi_graph_infer(const rung_graph *g, const int64_t *symbols, rungi_type *types);

@@ -265,6 +265,16 @@ int rungi_plan_input(const rung_plan *plan, const char *name)
     return -2;
 }
 
+int rungi_plan_seed(const rung_plan *plan, int value)
+{
+    for (size_t i = 0; i < plan->tensors.count; i++) {
+        const rungi_tensor *t = &plan->tensors.data[i];
+        if (t->kind == RUNGI_TENSOR_SEED && t->root == (int)i && t->value == value)
+            return (int)i;
+    }
+    return -1;
+}
+
 void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data)
 {
     const rung_plan *p = instance->plan;

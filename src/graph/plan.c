@@ -51,7 +51,10 @@ static rung_status resolve_symbols(rung_plan *p, const rung_compile_options *o)
 static rung_status check_outputs(const rung_graph *g, const rung_compile_options *o)
 {
     RUNG_CHECK(g->outputs.count > 0, RUNG_INVALID, "the graph has no output and no loss");
-    RUNG_CHECK(!o->gradients || g->loss, RUNG_INVALID, "gradients need a loss; the graph has none");
+    bool begins = g->loss != 0;
+    for (size_t k = 0; k < g->outputs.count; k++)
+        begins |= g->outputs.data[k].seeded;
+    RUNG_CHECK(!o->gradients || begins, RUNG_INVALID, "gradients need a loss; the graph has none");
     for (int i = 0; i < o->n_outputs; i++) {
         bool found = false;
         for (size_t k = 0; k < g->outputs.count; k++)
@@ -184,6 +187,10 @@ rung_status rung_plan_forward(rung_plan *plan)
 rung_status rung_plan_backward(rung_plan *plan)
 {
     RUNG_CHECK(plan->options.gradients, RUNG_INVALID, "the plan was compiled without gradients");
+    for (size_t i = 0; i < plan->tensors.count; i++)
+        RUNG_CHECK(plan->tensors.data[i].kind != RUNGI_TENSOR_SEED || plan->instance->ptr[i],
+                   RUNG_INVALID, "the gradient of output '%s' is not given",
+                   plan->graph->values.data[plan->tensors.data[i].value].name);
     return rungi_instance_run(plan->instance, plan->n_forward, (int)plan->steps.count);
 }
 

@@ -27,6 +27,7 @@ typedef enum rungi_tensor_kind {
     RUNGI_TENSOR_GRAD, // gradient of a parameter
     RUNGI_TENSOR_BUFFER,
     RUNGI_TENSOR_CONST, // one scalar
+    RUNGI_TENSOR_SEED,  // gradient of an output, bound before backward
     // Of the instance: kept until rungi_instances_finish, so that shards may take turns in an
     // arena.
     RUNGI_TENSOR_KEPT,
@@ -68,6 +69,7 @@ struct rung_plan {
     RUNGI_ARRAY(rungi_step) steps;
     int n_forward;     // steps before this one are forward
     int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
+    int *input_grad;   // value id of an input -> its gradient, if that is wanted and made, or -1
     size_t arena_bytes, lower_bound;
     int peak_step;              // during which lower_bound bytes live
     int n_again;                // steps of backward that do forward ones again
@@ -164,6 +166,11 @@ void rungi_instance_place_kept(rungi_instance *instance, void *kept);
 // Input tensor of that name; -1 when this plan does not read it; -2 when there is none.
 int rungi_plan_input(const rung_plan *plan, const char *name);
 void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data);
+
+// The tensor that the gradient of a seeded output (rungi_output) is read from, to be bound with
+// rungi_instance_bind before backward: contiguous and plain, in the plan's dtype of that value.
+// -1: this plan reads none.
+int rungi_plan_seed(const rung_plan *plan, int value);
 
 // Counts the losses' divisors over this instance's inputs: adds to counts[node].
 void rungi_instance_count(rungi_instance *instance, double *counts);

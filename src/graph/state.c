@@ -80,17 +80,30 @@ static void place(rung_state *s)
     }
 }
 
-rung_status rung_state_create(const rung_graph *graph, rung_device *device, rung_state **state_out)
+rung_status rungi_state_describe(const rung_graph *graph, rung_device *device,
+                                 rung_state **state_out)
 {
     RUNG_TRY(rung_graph_check(graph));
     rung_state *s = calloc(1, sizeof *s);
     RUNG_CHECK(s, RUNG_NO_MEMORY, "no memory for a state");
     s->graph = graph;
     s->device = device;
-    rung_status status;
-    RUNG_TRY_GOTO(undo, collect(s));
+    rung_status status = collect(s);
+    if (status != RUNG_OK) {
+        rung_state_destroy(&s);
+        return status;
+    }
     order_params(s);
     place(s);
+    *state_out = s;
+    return RUNG_OK;
+}
+
+rung_status rung_state_create(const rung_graph *graph, rung_device *device, rung_state **state_out)
+{
+    rung_state *s;
+    rung_status status;
+    RUNG_TRY(rungi_state_describe(graph, device, &s));
     uint64_t bytes = (uint64_t)s->flat_size * sizeof(float);
     RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "parameters", (void **)&s->params));
     RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "gradients", (void **)&s->own_grads));

@@ -27,6 +27,11 @@ struct rung_state {
     int n_params;
 };
 
+// Makes the table of a state without memory for what it lists (params, grads and buffers are NULL):
+// to compile plans that are only looked at, and to know where a state of this graph keeps what.
+rung_status rungi_state_describe(const rung_graph *graph, rung_device *device,
+                                 rung_state **state_out);
+
 // From now on gradients lie in `grads` (flat_size floats, zeroed, borrowed): memory that ranks
 // share. Before plans are compiled.
 void rungi_state_lend_grads(rung_state *state, float *grads);

@@ -16,7 +16,7 @@
 #include "rung/ladder.h"
 #include "rung/train.h"
 #include "train/crew.h"
-#include "train/session.h"
+#include "train/session_stages.h"
 
 typedef struct block {
     rungi_session *s; // of several ranks one of these each; the first one's is told
@@ -41,8 +41,10 @@ static rung_status one_step(block *b)
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
     status = rungi_session_step(s, &batch, b->step, &loss);
-    b->samples += batch.global_count;
+    b->samples += rungi_session_is_async(s) ? 0 : batch.global_count;
     rungi_session_release(s, &batch);
+    if (s->stopped) // the others have come to the same end
+        return status;
     if (b->step < (int64_t)(sizeof b->losses / sizeof *b->losses))
         b->losses[b->step] = loss;
     b->loss = loss;
@@ -77,12 +79,18 @@ static rung_status round_trip(block *b, double *out)
     return b->s->comm ? rungi_comm_barrier(b->s->comm, "round trip") : RUNG_OK;
 }
 
+// Of ranks that do not go in step; 0: they do, and each counts those of all.
+static int64_t samples_of_all(const block *b)
+{
+    return rungi_session_is_async(b->s) && b->s->rank == 0 ? rungi_session_samples_of_all(b->s) : 0;
+}
+
 static rung_status measure(block *b)
 {
     RUNG_TRY(round_trip(b, &b->round_trip[0]));
     for (int64_t i = 0; i < b->o->warmup; i++)
         RUNG_TRY(one_step(b));
-    b->samples = 0;
+    b->samples = -samples_of_all(b);
     b->began = rungi_now(b->s->context);
     int64_t last = b->began, until = b->began + (int64_t)(b->o->seconds * 1e9);
     for (bool stop = b->o->seconds <= 0 && b->o->steps <= 0; !stop;) {
@@ -90,13 +98,42 @@ static rung_status measure(block *b)
         b->s->want_stop = stop && b->s->rank == 0; // which all ranks hear of
         RUNG_TRY(one_step(b));
         if (b->s->comm)
-            stop = rungi_engine_stop(b->s->engine);
+            stop = rungi_session_is_async(b->s) ? b->s->stopped : rungi_engine_stop(b->s->engine);
         int64_t now = rungi_now(b->s->context);
+        if (b->s->stopped || b->measured >= (int64_t)(sizeof b->step_ms / sizeof *b->step_ms))
+            continue;
         b->step_ms[b->measured++] = (double)(now - last) * 1e-6;
         last = now;
     }
     b->ended = last;
+    b->samples += samples_of_all(b);
+    RUNG_TRY(rungi_session_meet(b->s, b->step));
     return round_trip(b, &b->round_trip[1]);
+}
+
+static void hash_state(const rungi_session *s, XXH3_state_t *state)
+{
+    XXH3_128bits_update(state, s->state->params, (size_t)s->state->flat_size * sizeof(float));
+    XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
+    for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
+        for (int64_t k = 0; k < s->n_segments; k++)
+            XXH3_128bits_update(state, rungi_session_optimizer_state(s, i) + s->segments[k].begin,
+                                (size_t)(s->segments[k].end - s->segments[k].begin) *
+                                    sizeof(float));
+}
+
+// Of all stages, which have been joined.
+static void hash_stages(const rungi_session *s, XXH3_state_t *state)
+{
+    rungi_sources sources = {0};
+    rungi_session_model(s, &sources);
+    rungi_session_optimizer(s, &sources);
+    for (size_t i = 0; i < sources.list.count; i++) {
+        const rungi_safetensors_source *x = &sources.list.data[i];
+        XXH3_128bits_update(state, x->data,
+                            (size_t)rungi_shape_size(&x->shape) * rung_dtype_size(x->dtype));
+    }
+    rungi_sources_fini(&sources);
 }
 
 // Parameters, buffers and optimizer state as one checksum.
@@ -105,13 +142,10 @@ static void add_checksum(const rungi_session *s, json_t *out)
     char text[33];
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, s->state->params, (size_t)s->state->flat_size * sizeof(float));
-    XXH3_128bits_update(state, s->state->buffers, (size_t)s->state->buffer_bytes);
-    for (int i = 0; i < rung_optimizer_state_count(s->optimizer); i++)
-        for (int64_t k = 0; k < s->n_segments; k++)
-            XXH3_128bits_update(state, rungi_session_optimizer_state(s, i) + s->segments[k].begin,
-                                (size_t)(s->segments[k].end - s->segments[k].begin) *
-                                    sizeof(float));
+    if (s->stages)
+        hash_stages(s, state);
+    else
+        hash_state(s, state);
     XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)sum.high64,
@@ -131,11 +165,17 @@ static json_t *loader_ms(const block *b)
     return o;
 }
 
-// What the device held at most; gradients that ranks share are not in its account.
+// What the device held at most, of several the fullest; gradients that ranks share are not in its
+// account.
 static uint64_t device_peak(const rungi_session *s)
 {
-    uint64_t shared = s->comm ? (uint64_t)s->state->flat_size * sizeof(float) : 0;
-    return rung_device_memory(s->device).peak_live + shared;
+    bool shares = s->comm && !s->stages;
+    uint64_t shared = shares ? (uint64_t)s->state->flat_size * sizeof(float) : 0, most = 0;
+    for (int d = 0; d < rungi_train_devices(s->c); d++) {
+        uint64_t peak = rung_device_memory(s->devices[d]).peak_live;
+        most = peak > most ? peak : most;
+    }
+    return most + shared;
 }
 
 static json_t *report(const block *b)
@@ -192,7 +232,10 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
     if (o->disturb > 0)
         disturb(b->s, o->disturb, o->disturb_seed);
     RUNG_TRY(measure(b));
-    return o->gate ? rungi_session_join_optimizer(b->s, true) : RUNG_OK;
+    if (!o->gate)
+        return RUNG_OK;
+    return b->s->stages ? rungi_session_join_stages(b->s, false)
+                        : rungi_session_join_optimizer(b->s, true);
 }
 
 static rung_status give(const block *b, char **json_out)

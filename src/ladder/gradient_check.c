@@ -8,9 +8,6 @@
 #include "base/error.h"
 #include "base/shard.h"
 
-enum { CHECKED_SAMPLES = 8 };
-#define CHECKED_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
-
 // The samples that are looked at: of all ranks, in their order.
 typedef struct sample_set {
     int64_t count;
@@ -42,7 +39,7 @@ static double largest_error(const rungi_session *s, const rung_plan *truth)
     return worst;
 }
 
-static double forward_flops(const rung_plan *plan)
+double rungi_gradient_forward_flops(const rung_plan *plan)
 {
     double flops = 0;
     for (int i = 0; i < plan->n_forward; i++)
@@ -83,8 +80,8 @@ static rung_status gather(const rungi_session *s, const rung_batch *batch, sampl
 static rung_status take(rungi_session *s, const rung_batch *batch, sample_set *set)
 {
     int64_t all = batch->global_count;
-    int shards = rungi_session_parts(s, true), own = shards / s->ranks;
-    *set = (sample_set){.count = all < CHECKED_SAMPLES ? all : CHECKED_SAMPLES};
+    int shards = rungi_session_cut(s, true), own = shards / s->ranks;
+    *set = (sample_set){.count = all < RUNGI_GRADIENT_SAMPLES ? all : RUNGI_GRADIENT_SAMPLES};
     set->part = rungi_shards_of(set->count, shards, s->rank * own, own);
     set->n_feeds = rungi_session_feeds(s, batch, set->own);
     return gather(s, batch, set);
@@ -98,7 +95,7 @@ static rung_status compare(rungi_session *s, const sample_set *set, double *out)
         .batch = set->count, .training = true, .gradients = true, .float64 = true};
     RUNG_TRY(rung_compile(s->graph, s->state, &o, &truth));
     rung_status status = RUNG_OK;
-    if (forward_flops(truth) <= CHECKED_FLOPS) {
+    if (rungi_gradient_forward_flops(truth) <= RUNGI_GRADIENT_FLOPS) {
         for (int i = 0; status == RUNG_OK && i < set->n_feeds; i++)
             status = rung_plan_bind(truth, set->all[i].input, set->all[i].data);
         rung_plan_set_step(truth, (uint64_t)s->c->seed, 0);
@@ -119,6 +116,8 @@ rung_status rungi_gradient_error(rungi_session *s, double *out)
     sample_set set;
     double loss;
     *out = NAN;
+    if (s->stages)
+        return rungi_gradient_error_stages(s, out);
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     rung_status status = take(s, &batch, &set);
     rungi_batch_view view = {.count = set.part.count,
@@ -129,6 +128,9 @@ rung_status rungi_gradient_error(rungi_session *s, double *out)
                              .seed = (uint64_t)s->c->seed};
     if (status == RUNG_OK)
         status = rungi_engine_train(s->engine, &view, &loss);
+    if (status == RUNG_OK && rungi_session_shards_optimizer(s)) // rank 0 has its part alone
+        status = rungi_comm_all_gather(s->comm, s->state->grads, s->state->flat_size, RUNG_F32,
+                                       "gradients to check");
     if (s->comm && s->rank == 0)
         rungi_comm_busy(s->comm, "checking the gradient");
     if (status == RUNG_OK && s->rank == 0)

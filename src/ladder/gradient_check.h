@@ -12,4 +12,11 @@
 // move; the loader goes back to its beginning.
 rung_status rungi_gradient_error(rungi_session *s, double *out);
 
+enum { RUNGI_GRADIENT_SAMPLES = 8 };
+#define RUNGI_GRADIENT_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop
+double rungi_gradient_forward_flops(const rung_plan *plan);
+
+// gradient_stages.c: the same for the stages of a pipeline, whose gradients rank 0 brings together.
+rung_status rungi_gradient_error_stages(rungi_session *s, double *out);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/text.h"
 #include "rung/ladder.h"
 
 static bool say(char *why, size_t size, const char *reason)
@@ -78,6 +79,8 @@ static bool fuse_optimizer(const rungi_train_config *c, char *setting, size_t si
 {
     if (c->exact)
         return say(why, why_size, "exact adds the gradients of its shards first");
+    if (rungi_train_devices(c) > 1)
+        return say(why, why_size, "the gradients of several devices are added first");
     if (c->train.max_grad_norm > 0)
         return say(why, why_size, "train.max_grad_norm needs all gradients first");
     if (c->plan.kernels != RUNG_KERNELS_OWN)
@@ -121,6 +124,17 @@ static bool prefetch(const rungi_train_config *c, char *setting, size_t size, ch
     if (c->data.num_workers <= 0)
         return say(why, why_size, "needs workers, which were not kept");
     snprintf(setting, size, "data.prefetch_factor=%" PRId64, c->data.prefetch_factor * 2);
+    return true;
+}
+
+static bool worker_nice(const rungi_train_config *c, char *setting, size_t size, char *why,
+                        size_t why_size)
+{
+    if (c->data.num_workers <= 0)
+        return say(why, why_size, "needs workers, which were not kept");
+    if (c->data.worker_nice > 0)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data.worker_nice=10");
     return true;
 }
 
@@ -197,6 +211,9 @@ static bool accumulate(const rungi_train_config *c, char *setting, size_t size, 
     int64_t ranks = part ? 1 : c->train.ranks, rounds = c->gradients.accumulate;
     if (batch % (2 * ranks) != 0)
         return say(why, why_size, "the batch of a rank cannot be halved");
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+        c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL || c->ddp.sync_batch_norm)
+        return say(why, why_size, "pipelines, data_parallel and ddp.sync_batch_norm take none");
     if (c->plan.fuse_optimizer)
         return say(why, why_size, "plan.fuse_optimizer, which was kept, updates during backward");
     if (c->exact && c->train.shards / 2 < c->train.ranks)
@@ -305,6 +322,8 @@ static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *w
         return say(why, why_size, "the base has it already");
     if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
         return say(why, why_size, "train.strategy is single");
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "train.strategy is data_parallel, which has one rank");
     if (c->plan.autotune)
         return say(why, why_size, "plan.autotune, which was kept, chooses kernels for one rank");
     if (c->plan.fuse_optimizer)
@@ -375,6 +394,21 @@ static bool ddp_shard(const rungi_train_config *c, char *setting, size_t size, c
     return true;
 }
 
+static bool ddp_sync_norm(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (strcmp(c->model.name, "resnet18") != 0)
+        return say(why, why_size, "the model has no batch normalization");
+    if (c->ddp.sync_batch_norm)
+        return say(why, why_size, "the base has it already");
+    if (c->exact && c->train.shards != c->train.ranks)
+        return say(why, why_size, "under exact it needs a shard for each rank");
+    snprintf(setting, size, "ddp.sync_batch_norm=true");
+    return true;
+}
+
 static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
@@ -385,6 +419,189 @@ static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size
     if (c->ddp.compress != RUNG_F32)
         return say(why, why_size, "the base has it already");
     snprintf(setting, size, "ddp.compress=bf16");
+    return true;
+}
+
+// ---- devices of one process -------------------------------------------------------------------
+
+static bool data_parallel(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return say(why, why_size, "the base has it already");
+    if (c->device.list.count < 2)
+        return say(why, why_size, "device.list names one device");
+    if (c->train.ranks > 1)
+        return say(why, why_size, "there are several ranks: the rung ddp was kept");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "plan.fuse_optimizer, which was kept, is for one device");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    if (c->exact && (int64_t)c->device.list.count > c->train.shards)
+        return say(why, why_size, "there are more devices than train.shards");
+    snprintf(setting, size, "train.strategy=data_parallel data.batch_size=%" PRId64,
+             c->data.batch_size);
+    return true;
+}
+
+static rungi_effect data_parallel_effect(const rungi_train_config *c)
+{
+    bool norm = strcmp(c->model.name, "resnet18") == 0;
+    return c->exact ? RUNGI_EXACT : norm ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
+static bool data_parallel_kept(const rungi_train_config *c, char *why, size_t why_size)
+{
+    return rungi_train_devices(c) > 1 ||
+           say(why, why_size, "devices share no batches: the rung data_parallel was not kept");
+}
+
+static bool dp_output_device(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "data_parallel.parallel_criterion gathers no outputs");
+    if (c->data_parallel.output_device)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "data_parallel.output_device=1");
+    return true;
+}
+
+static bool dp_parallel_criterion(const rungi_train_config *c, char *setting, size_t size,
+                                  char *why, size_t why_size)
+{
+    if (!data_parallel_kept(c, why, why_size))
+        return false;
+    if (c->data_parallel.parallel_criterion)
+        return say(why, why_size, "the base has it already");
+    // Outputs of validation are gathered all the same.
+    snprintf(setting, size, "%sdata_parallel.parallel_criterion=true",
+             c->data_parallel.output_device ? "data_parallel.output_device=0 " : "");
+    return true;
+}
+
+static rungi_effect dp_parallel_criterion_effect(const rungi_train_config *c)
+{
+    return c->exact ? RUNGI_EXACT : RUNGI_NUMERIC;
+}
+
+// ---- stages -----------------------------------------------------------------------------------
+
+// Adds what is to be switched off with it: keys of replicas.
+static void without_replicas(const rungi_train_config *c, rungi_string *out)
+{
+    if (c->ddp.overlap)
+        rungi_string_add(out, " ddp.overlap=false");
+    if (c->ddp.shard_optimizer)
+        rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.compress != RUNG_F32)
+        rungi_string_add(out, " ddp.compress=none");
+    if (c->ddp.bucket_size != RUNGI_DDP_BUCKET)
+        rungi_string_add(out, " ddp.bucket_size=%d", RUNGI_DDP_BUCKET);
+    if (c->data.num_workers > 0) // one rank reads for all
+        rungi_string_add(out, " data.num_workers=%" PRId64, c->data.num_workers * c->train.ranks);
+}
+
+static bool pipeline(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
+        return say(why, why_size, "the base has it already");
+    if (c->exact)
+        return say(why, why_size, "exact cuts batches into shards; stages take them whole");
+    if (c->data.batch_per_device)
+        return say(why, why_size, "data.batch_per_device would make the batch another one");
+    rungi_string text = {0};
+    rungi_string_add(&text, "train.strategy=pipeline");
+    without_replicas(c, &text);
+    bool fits = !text.failed && text.size < size;
+    snprintf(setting, size, "%s", rungi_string_text(&text));
+    rungi_string_fini(&text);
+    return fits || say(why, why_size, "too many keys would change");
+}
+
+// Replicas normalize, and mix, a part of the batch each, stages the whole of it.
+static rungi_effect pipeline_effect(const rungi_train_config *c)
+{
+    return ddp_effect(c) == RUNGI_SEMANTIC ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
+// Micro-batches are normalized each by itself; that of one schedule are those of the other.
+static rungi_effect micro_effect(const rungi_train_config *c)
+{
+    bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
+    if (stages && c->pipeline.schedule != RUNGI_PIPELINE_NONE)
+        return RUNGI_EXACT;
+    return strcmp(c->model.name, "resnet18") == 0 ? RUNGI_SEMANTIC
+           : stages                               ? RUNGI_NUMERIC
+                                                  : pipeline_effect(c);
+}
+
+// With the stages themselves, where there are none yet: without micro-batches these rarely pay.
+static bool schedule(const rungi_train_config *c, rungi_pipeline_schedule wanted, char *setting,
+                     size_t size, char *why, size_t why_size)
+{
+    bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
+    if (stages && c->pipeline.schedule == wanted)
+        return say(why, why_size, "the base has it already");
+    setting[0] = '\0';
+    if (!stages && !pipeline(c, setting, size, why, why_size))
+        return false;
+    size_t used = strlen(setting);
+    snprintf(setting + used, size - used, "%spipeline.schedule=%s", used ? " " : "",
+             rungi_pipeline_schedule_name(wanted));
+    return true;
+}
+
+static bool pipeline_gpipe(const rungi_train_config *c, char *setting, size_t size, char *why,
+                           size_t why_size)
+{
+    return schedule(c, RUNGI_PIPELINE_GPIPE, setting, size, why, why_size);
+}
+
+static bool pipeline_1f1b(const rungi_train_config *c, char *setting, size_t size, char *why,
+                          size_t why_size)
+{
+    return schedule(c, RUNGI_PIPELINE_1F1B, setting, size, why, why_size);
+}
+
+// ---- parameter servers ------------------------------------------------------------------------
+
+static bool parameter_server(const rungi_train_config *c, char *setting, size_t size, char *why,
+                             size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
+             c->ddp.overlap ? " ddp.overlap=false" : "",
+             c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
+             c->ddp.compress != RUNG_F32 ? " ddp.compress=none" : "");
+    return true;
+}
+
+static rungi_effect parameter_server_effect(const rungi_train_config *c)
+{
+    return c->ddp.compress == RUNG_F32 ? RUNGI_EXACT : RUNGI_NUMERIC;
+}
+
+static bool ps_async(const rungi_train_config *c, char *setting, size_t size, char *why,
+                     size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return say(why, why_size, one_rank);
+    if (c->train.strategy != RUNGI_STRATEGY_PARAMETER_SERVER)
+        return say(why, why_size, "needs train.strategy parameter_server, which was not kept");
+    if (c->exact)
+        return say(why, why_size, "under exact nothing depends on who comes first");
+    if (c->ps.mode == RUNGI_PS_ASYNC)
+        return say(why, why_size, "the base has it already");
+    snprintf(setting, size, "ps.mode=async");
     return true;
 }
 
@@ -400,6 +617,8 @@ const rungi_rung rungi_rungs[] = {
      fuse_optimizer},
     {"autotune", "the fastest of several kernels, measured", RUNGI_NUMERIC, autotune},
     {"workers", "threads that load while the network trains", RUNGI_EXACT, workers},
+    {"worker_nice", "threads that load leave the cores to those that compute", RUNGI_EXACT,
+     worker_nice},
     {"prefetch", "more batches ahead", RUNGI_EXACT, prefetch},
     {"pinned", "copies to the device from pinned memory", RUNGI_EXACT, pinned},
     {"non_blocking", "copies to the device while it computes", RUNGI_EXACT, non_blocking},
@@ -424,7 +643,28 @@ const rungi_rung rungi_rungs[] = {
     {"ddp_overlap", "gradients added over the ranks during backward", RUNGI_EXACT, ddp_overlap},
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, ddp_bucket},
     {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT, ddp_shard},
+    {"ddp_sync_norm", "batch normalization by the whole batch's statistics", RUNGI_SEMANTIC,
+     ddp_sync_norm, .not_kept = "not kept: it changes what is trained"},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, ddp_compress},
+    {"data_parallel", "all devices of device.list, each with a part of the batch", RUNGI_NUMERIC,
+     data_parallel, .effect_in = data_parallel_effect,
+     .not_kept = "not kept: batch normalization would see a device's part of the batch"},
+    {"dp_output_device", "outputs and loss on the second device", RUNGI_EXACT, dp_output_device},
+    {"dp_parallel_criterion", "the loss on each device instead of a gather", RUNGI_NUMERIC,
+     dp_parallel_criterion, .effect_in = dp_parallel_criterion_effect},
+    {"pipeline", "each rank has some of the layers, one works at a time", RUNGI_NUMERIC, pipeline,
+     .effect_in = pipeline_effect,
+     .not_kept = "not kept: batch normalization, or mixing, would see the whole batch"},
+    {"pipeline_gpipe", "micro-batches through the stages, forward and then backward", RUNGI_NUMERIC,
+     pipeline_gpipe, .effect_in = micro_effect,
+     .not_kept = "not kept: batch normalization would see a micro-batch"},
+    {"pipeline_1f1b", "micro-batches in turn forward and backward: fewer are held", RUNGI_NUMERIC,
+     pipeline_1f1b, .effect_in = micro_effect,
+     .not_kept = "not kept: batch normalization would see a micro-batch"},
+    {"parameter_server", "servers add gradients and update the weights", RUNGI_EXACT,
+     parameter_server, .effect_in = parameter_server_effect},
+    {"ps_async", "each worker updates the weights at its own pace", RUNGI_SEMANTIC, ps_async,
+     .not_kept = "not kept: the weights depend on who comes first"},
     {0},
 };
 

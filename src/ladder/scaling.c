@@ -33,6 +33,7 @@ typedef struct blocks {
 typedef struct scale {
     const rung_scale_options *o;
     rung_scale_result *r;
+    bool replicas;     // the devices are those of train.strategy data_parallel; else ranks
     char config[4096]; // the file that the children read
     blocks blocks[RUNG_SCALE_ROWS];
 } scale;
@@ -69,12 +70,27 @@ static rung_status read_block(const json_t *o, blocks *b, rung_scale_row *row)
     return RUNG_OK;
 }
 
+// Of data_parallel, whose devices divide the threads.
+static void list_devices(int count, int threads, char *out, size_t size)
+{
+    int used = snprintf(out, size, "device.threads=%d device.list=[cpu:0", threads * count);
+    for (int d = 1; d < count && used > 0 && (size_t)used < size; d++)
+        used += snprintf(out + used, size - (size_t)used, ",cpu:%d", d);
+    if (used > 0 && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, "]");
+}
+
 static rung_status run_block(const scale *k, rung_scale_row *row, blocks *b)
 {
-    char settings[128], arguments[64];
+    char settings[1024], arguments[64];
     json_t *o;
-    snprintf(settings, sizeof settings, "train.ranks=%d device.threads=%d data.batch_size=%" PRId64,
-             row->devices, k->r->threads, row->batch);
+    if (k->replicas)
+        list_devices(row->devices, k->r->threads, settings, sizeof settings);
+    else
+        snprintf(settings, sizeof settings, "train.ranks=%d device.threads=%d", row->devices,
+                 k->r->threads);
+    size_t used = strlen(settings);
+    snprintf(settings + used, sizeof settings - used, " data.batch_size=%" PRId64, row->batch);
     snprintf(arguments, sizeof arguments, "--warmup=3 --steps=%" PRId64, k->r->steps);
     RUNG_TRY(rungi_child_block(k->o->program, k->config, settings, arguments, CHILD_LIMIT, &o));
     rung_status status = read_block(o, b, row);
@@ -258,10 +274,11 @@ static rung_status measure(scale *k, const rung_config *config)
 }
 
 // The configuration for the children: without what each of them is given, or what is for one rank.
-static rung_status for_children(const rung_config *config, rung_config **copy_out)
+static rung_status for_children(const scale *k, const rung_config *config, rung_config **copy_out)
 {
-    static const char *const settings[] = {"train.strategy=auto", "data.batch_per_device=none",
-                                           "device.list=[cpu:0]", "train.ranks=1"};
+    const char *const settings[] = {
+        k->replicas ? "train.strategy=data_parallel" : "train.strategy=auto",
+        "data.batch_per_device=none", "device.list=[cpu:0]", "train.ranks=1"};
     rung_config *copy;
     RUNG_TRY(rung_config_copy(config, &copy));
     rung_status status = RUNG_OK;
@@ -292,7 +309,8 @@ rung_status rung_scale_run(rung_context *context, const rung_config *config,
         RUNG_TRY_GOTO(done, rungi_fs_make_folders(options->run));
     plan_rows(k, rungi_config_values(config));
     choose_threads(k, rungi_config_values(config));
-    RUNG_TRY_GOTO(done, for_children(config, &copy));
+    k->replicas = rungi_config_values(config)->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL;
+    RUNG_TRY_GOTO(done, for_children(k, config, &copy));
     RUNG_TRY_GOTO(done, rung_config_check(copy));
     RUNG_TRY_GOTO(done, measure(k, copy));
 done:;

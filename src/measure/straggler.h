@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the rank that the others wait for, from what each rank's steps took before the exchange.
+// Finds the rank that the others wait for, from what each rank's steps took: for its data and its
+// computing before the exchange, and for its link, in calls in which all ranks were there already.
 //
 // In each step a rank's slowness is its time over the median of the others' times. A rank is a
 // straggler when its slowness was above 1.1 in three quarters of the last 20 steps and more: one
@@ -14,8 +15,13 @@
 enum { RUNGI_STRAGGLER_RANKS = 64, RUNGI_STRAGGLER_STEPS = 20, RUNGI_STRAGGLER_QUORUM = 16 };
 #define RUNGI_STRAGGLER_RATIO 1.1
 
-// What a rank's time before the exchange went to.
-enum { RUNGI_STRAGGLER_DATA, RUNGI_STRAGGLER_COMPUTE, RUNGI_STRAGGLER_CAUSES };
+// What a rank's time went to, but for waiting for other ranks.
+enum {
+    RUNGI_STRAGGLER_DATA,
+    RUNGI_STRAGGLER_COMPUTE,
+    RUNGI_STRAGGLER_LINK,
+    RUNGI_STRAGGLER_CAUSES
+};
 
 typedef struct rungi_straggler {
     int ranks;

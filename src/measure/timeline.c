@@ -96,6 +96,19 @@ void rungi_timeline_end(rungi_timeline *t, rungi_queue queue)
         close_span(t, &t->queues[queue], rungi_now(t->context));
 }
 
+void rungi_timeline_add(rungi_timeline *t, rungi_queue queue, const rungi_span *span)
+{
+    ring *r = &t->queues[queue];
+    if (!t->off)
+        r->spans[r->written++ % t->room] = *span;
+}
+
+bool rungi_timeline_busy(const rungi_timeline *t, rungi_queue queue, rungi_span *span_out)
+{
+    *span_out = t->queues[queue].open;
+    return !t->off && span_out->begin >= 0;
+}
+
 void rungi_timeline_mark(rungi_timeline *t, int64_t step)
 {
     if (!t->off)
@@ -180,7 +193,7 @@ void rungi_timeline_between(const rungi_timeline *t, int64_t begin, int64_t end,
                 continue;
             if (first < 0)
                 first = busy[q];
-            else if (q != RUNGI_QUEUE_HOST)
+            else if (q != RUNGI_QUEUE_HOST && busy[q] != first)
                 out->hidden[busy[q]] += time - from;
         }
         out->ns[first < 0 ? RUNGI_TIME_OTHER : first] += time - from;

@@ -42,6 +42,7 @@ typedef enum rungi_queue {
     RUNGI_QUEUE_EXCHANGE,
     RUNGI_QUEUE_COPY,
     RUNGI_QUEUE_HOST,
+    RUNGI_QUEUE_LINK, // what is under way between ranks, waited for or not
     RUNGI_QUEUES
 } rungi_queue;
 
@@ -53,9 +54,10 @@ typedef struct rungi_span {
 
 typedef struct rungi_breakdown {
     int64_t step;
-    int64_t begin, end;               // of the step
-    int64_t ns[RUNGI_CATEGORIES];     // add up to end - begin
-    int64_t hidden[RUNGI_CATEGORIES]; // busy time of queues behind a busier one
+    int64_t begin, end;           // of the step
+    int64_t ns[RUNGI_CATEGORIES]; // add up to end - begin
+    // Busy time of queues behind one that was at something else.
+    int64_t hidden[RUNGI_CATEGORIES];
 } rungi_breakdown;
 
 typedef struct rungi_timeline rungi_timeline;
@@ -71,6 +73,12 @@ void rungi_timeline_begin(rungi_timeline *t, rungi_queue queue, rungi_category c
                           int64_t step);
 // From now on the queue is idle.
 void rungi_timeline_end(rungi_timeline *t, rungi_queue queue);
+
+// Adds a span that is over. The spans of a queue must be added in their order, without overlap.
+void rungi_timeline_add(rungi_timeline *t, rungi_queue queue, const rungi_span *span);
+
+// What the queue is busy with now, without an end; false: nothing. By the thread that writes it.
+bool rungi_timeline_busy(const rungi_timeline *t, rungi_queue queue, rungi_span *span_out);
 
 // The step ends now (called where its compute ends; the next one begins).
 void rungi_timeline_mark(rungi_timeline *t, int64_t step);

@@ -119,6 +119,39 @@ static void precedence(void **state)
     tear_down(&s);
 }
 
+// What is under way between ranks is hidden while the rank computes; while it waits for that the
+// same time is exchange, once.
+static void link_behind_compute(void **state)
+{
+    (void)state;
+    scene s;
+    rungi_span busy;
+    set_up(&s, 16);
+    rungi_timeline *t = s.timeline;
+    rungi_timeline_begin(t, RUNGI_QUEUE_COMPUTE, RUNGI_TIME_BACKWARD, 0);
+    assert_true(rungi_timeline_busy(t, RUNGI_QUEUE_COMPUTE, &busy));
+    assert_int_equal(busy.category, RUNGI_TIME_BACKWARD);
+    assert_false(rungi_timeline_busy(t, RUNGI_QUEUE_COPY, &busy));
+    hand_sleep(&s.hand, 40);
+    rungi_timeline_end(t, RUNGI_QUEUE_COMPUTE);
+    rungi_timeline_begin(t, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, 0);
+    hand_sleep(&s.hand, 20);
+    int64_t now = atomic_load(&s.hand.now);
+    rungi_timeline_add(t, RUNGI_QUEUE_LINK,
+                       &(rungi_span){now - 50, now - 30, RUNGI_TIME_EXCHANGE, 0});
+    rungi_timeline_add(t, RUNGI_QUEUE_LINK,
+                       &(rungi_span){now - 25, now - 5, RUNGI_TIME_EXCHANGE, 0});
+    rungi_timeline_end(t, RUNGI_QUEUE_EXCHANGE);
+    rungi_timeline_mark(t, 0);
+    rungi_breakdown b;
+    assert_true(rungi_timeline_step(t, 0, &b));
+    assert_int_equal(b.ns[RUNGI_TIME_BACKWARD], 40);
+    assert_int_equal(b.ns[RUNGI_TIME_EXCHANGE], 20);
+    assert_int_equal(b.hidden[RUNGI_TIME_EXCHANGE], 25);
+    assert_int_equal(total(&b), b.end - b.begin);
+    tear_down(&s);
+}
+
 static rung_status nothing(void *arg)
 {
     (void)arg;
@@ -171,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_queue),
         cmocka_unit_test(precedence),
+        cmocka_unit_test(link_behind_compute),
         cmocka_unit_test(asynchronous_device),
     };
     return RUN_TESTS(tests);

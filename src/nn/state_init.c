@@ -20,7 +20,7 @@ rung_status rung_state_init(rung_state *state, uint64_t seed)
         int64_t count = state->entries[i].count;
         if (e.buffer)
             fill_buffer(&e, count, v->initial);
-        else if (rungi_init_fill(&v->param.init, &v->shape, seed, (uint64_t)i, 0, count, threads,
+        else if (rungi_init_fill(&v->param.init, &v->shape, seed, v->key, 0, count, threads,
                                  e.data) != RUNG_OK)
             return rungi_fail_prefix("parameter %s", e.name);
     }

@@ -72,7 +72,8 @@ typedef enum rungi_policy {
 typedef struct rungi_query {
     const rungi_op *op;
     const void *attr;
-    int node;                  // the layer's id, fixed before any pass: keys its random numbers
+    int node;                  // the layer's place in its graph
+    uint64_t key;              // the layer's id, fixed before any pass: keys its random numbers
     int pass;                  // RUNGI_FORWARD or an index into op->backward
     const rungi_operand *in;   // n_in forward inputs
     const rungi_operand *out;  // n_out forward outputs, hidden ones included
@@ -88,6 +89,11 @@ typedef struct rungi_query {
     int threads;
     rung_isa isa;
     bool winograd; // convolutions may round as Winograd's do: `plan.winograd`
+    // The batch is that of all ranks, which run this same step at once and meet in it (rt->group).
+    // Only where the operator `meets`.
+    bool synchronized;
+    // Backward does this forward step once more. What `finish` reads is there from the first time.
+    bool again;
 } rungi_query;
 
 // Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter
@@ -102,6 +108,15 @@ typedef struct rungi_update {
     bool zero_is_nothing;
 } rungi_update;
 
+// Ranks that run a step at once, each on its part of a batch, and tell each other numbers in it.
+typedef struct rungi_group {
+    int size;
+    // Collective: rank r's `count` numbers are at *all_out + r * *stride_out until the next call.
+    rung_status (*gather)(void *self, const double *own, int64_t count, const double **all_out,
+                          int64_t *stride_out);
+    void *self;
+} rungi_group;
+
 // Numbers that change from step to step.
 typedef struct rungi_runtime {
     uint64_t seed;
@@ -110,6 +125,7 @@ typedef struct rungi_runtime {
     int64_t samples;             // of this shard
     const double *normalizer;    // per node id: the global divisor of a loss; NULL: the local one
     const rungi_update *updates; // per buffer, for kernels that update; NULL: none this time
+    const rungi_group *group;    // for synchronized steps; NULL: there is no other rank
 } rungi_runtime;
 
 typedef struct rungi_call {
@@ -222,6 +238,9 @@ struct rungi_op {
     // For losses and means: the number that the sum is divided by, counted over this shard's
     // inputs before forward. The planner adds the shards' numbers. NULL: none.
     double (*normalizer)(const rungi_query *q, void *const *ptr);
+    // How many numbers a rank tells the others in this pass of a synchronized query; zeros stand
+    // for a rank without samples. NULL: the operator cannot be synchronized.
+    int64_t (*meets)(const rungi_query *q);
     // What happens once a training step after all shards have run forward, in shard order (running
     // statistics). Hidden outputs of shards are kept until then, other outputs are not. NULL:
     // nothing.

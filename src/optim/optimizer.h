@@ -71,6 +71,7 @@ struct rung_optimizer {
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
     double (*block_updates)[2]; // of parameters and updates; made when first measured
+    bool sums_given; // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];
@@ -116,6 +117,13 @@ void rungi_optimizer_plan(rung_optimizer *optimizer);
 double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, double scale,
                             int threads, int64_t *nonfinite_out);
 
+// The norm of an optimizer that is sharded over ranks, which have the gradients of their parts
+// alone: the sums of squares of the blocks that begin in its part, zeros for the others. Once the
+// caller has added them over the ranks, in place, the next norm is made of them. A block that
+// reaches over the end of a part needs the gradients behind it: at most RUNGI_OPTIM_BLOCK.
+void rungi_optimizer_part_sums(rung_optimizer *optimizer, const float *grads, int threads,
+                               double **sums_out, int64_t *count_out);
+
 // Factor that brings a gradient of that norm down to max_norm, as torch.nn.utils.clip_grad_norm_:
 // min(1, max_norm / (norm + 1e-6)).
 double rungi_clip_coefficient(double norm, double max_norm);
@@ -132,6 +140,25 @@ rungi_step_coef rungi_optimizer_coef(const rung_optimizer *optimizer, int group,
 double rungi_optimizer_limit(const rung_optimizer_update *update);
 // Threads that a pass over all elements takes.
 int rungi_optimizer_threads(const rung_optimizer *optimizer, int threads);
+
+// Optimizers that have other parameters of the same network, on other ranks.
+typedef struct rungi_optimizer_peers {
+    // Brings the sums of squares of this optimizer's segments (0 of frozen ones), in their order,
+    // together with those of the others: *total_out is the sum of all. Called by each of them.
+    rung_status (*share)(void *user, const double *sums, int64_t count, double *total_out);
+    void *user;
+} rungi_optimizer_peers;
+
+// rung_optimizer_step whose norm is that of all peers' gradients (NULL: there are none), and which
+// is left out where a gradient of any of them is not finite: that one fails, unless such steps are
+// to be skipped.
+rung_status rungi_optimizer_step_with(rung_optimizer *optimizer, float *params, const float *grads,
+                                      const rung_optimizer_update *update,
+                                      const rungi_optimizer_peers *peers,
+                                      rung_optimizer_report *report_out);
+// Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
+rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update);
 
 // Does this update look at all gradients before it changes anything?
 bool rungi_optimizer_needs_all(const rung_optimizer_update *update);

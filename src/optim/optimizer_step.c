@@ -79,17 +79,38 @@ int rungi_optimizer_threads(const rung_optimizer *opt, int threads)
     return threads > 1 && opt->run_elements >= RUNGI_OPTIM_PARALLEL ? threads : 1;
 }
 
-double rungi_optimizer_norm(rung_optimizer *opt, const float *grads, double scale, int threads,
-                            int64_t *nonfinite_out)
+// Sums of the blocks that begin in [begin, end), zeros for the others.
+static void sum_blocks(rung_optimizer *opt, const float *grads, int threads, int64_t begin,
+                       int64_t end)
 {
-    rungi_optimizer_plan(opt);
     int team = rungi_optimizer_threads(opt, threads);
     (void)team;
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t i = 0; i < opt->block_count; i++) {
         const rungi_optim_block *block = &opt->blocks[i];
-        opt->block_sums[i] = opt->sum_squares(grads + block->begin, block->end - block->begin);
+        bool own = block->begin >= begin && block->begin < end;
+        opt->block_sums[i] =
+            own ? opt->sum_squares(grads + block->begin, block->end - block->begin) : 0;
     }
+}
+
+void rungi_optimizer_part_sums(rung_optimizer *opt, const float *grads, int threads,
+                               double **sums_out, int64_t *count_out)
+{
+    rungi_optimizer_plan(opt);
+    sum_blocks(opt, grads, threads, opt->part_begin, opt->part_end);
+    opt->sums_given = true;
+    *sums_out = opt->block_sums;
+    *count_out = opt->block_count;
+}
+
+double rungi_optimizer_norm(rung_optimizer *opt, const float *grads, double scale, int threads,
+                            int64_t *nonfinite_out)
+{
+    rungi_optimizer_plan(opt);
+    if (!opt->sums_given)
+        sum_blocks(opt, grads, threads, 0, opt->size);
+    opt->sums_given = false;
     double total = 0;
     int64_t nonfinite = -1;
     for (int64_t i = 0; i < opt->segment_count; i++) {
@@ -117,12 +138,13 @@ static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
 {
     for (int64_t i = 0; i < opt->segment_count; i++)
         for (int64_t k = opt->segments[i].begin; k < opt->segments[i].end; k++)
-            if (!opt->segments[i].frozen && !opt->segments[i].taken && !isfinite(grads[k]))
+            if (k >= opt->part_begin && k < opt->part_end && !opt->segments[i].frozen &&
+                !opt->segments[i].taken && !isfinite(grads[k]))
                 return i;
     return -1;
 }
 
-static rung_status check_update(const rung_optimizer *opt, const rung_optimizer_update *u)
+rung_status rungi_optimizer_check(const rung_optimizer *opt, const rung_optimizer_update *u)
 {
     const rung_rates *rates = &u->rates;
     RUNG_CHECK(rates->lr >= 0 && isfinite(rates->lr), RUNG_CONFIG,
@@ -158,7 +180,7 @@ double rungi_optimizer_limit(const rung_optimizer_update *u)
 
 bool rungi_optimizer_needs_all(const rung_optimizer_update *u)
 {
-    return u->max_grad_norm > 0 || u->want_norm || u->skip_nonfinite || u->measure || u->low;
+    return u->max_grad_norm > 0 || u->want_norm || u->skip_nonfinite;
 }
 
 rungi_optim_part *rungi_optimizer_take(rung_optimizer *opt, int64_t segment, float *params,
@@ -222,8 +244,10 @@ static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads,
 {
     const rungi_optim_segment *segment = &opt->segments[index];
     int64_t i = segment->begin;
-    while (i < segment->end - 1 && isfinite(grads[i]))
+    while (i < segment->end && isfinite(grads[i]))
         i++;
+    if (i == segment->end || i < opt->part_begin || i >= opt->part_end) // another rank has it
+        return RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is NaN or infinite", segment->name);
     return RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is %s (element %lld of %lld)",
                      segment->name, isnan(grads[i]) ? "NaN" : "infinite",
                      (long long)(i - segment->begin), (long long)(segment->end - segment->begin));
@@ -242,17 +266,42 @@ static rung_status make_measures(rung_optimizer *opt)
     return RUNG_OK;
 }
 
+// The norm of all peers' gradients, after that of the own ones.
+static rung_status share_norm(const rung_optimizer *opt, const rungi_optimizer_peers *peers,
+                              double scale, double *norm)
+{
+    double *sums = calloc((size_t)opt->segment_count + 1, sizeof *sums), total = 0;
+    RUNG_CHECK(sums, RUNG_NO_MEMORY, "no memory for a norm");
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        for (int64_t b = 0; b < opt->segments[i].block_count; b++)
+            sums[i] += opt->block_sums[opt->segments[i].first_block + b];
+    rung_status status = peers->share(peers->user, sums, opt->segment_count, &total);
+    free(sums);
+    *norm = sqrt(total) * fabs(scale);
+    return status;
+}
+
 rung_status rung_optimizer_step(rung_optimizer *opt, float *params, const float *grads,
                                 const rung_optimizer_update *u, rung_optimizer_report *report_out)
 {
-    RUNG_TRY(check_update(opt, u));
+    return rungi_optimizer_step_with(opt, params, grads, u, NULL, report_out);
+}
+
+rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const float *grads,
+                                      const rung_optimizer_update *u,
+                                      const rungi_optimizer_peers *peers,
+                                      rung_optimizer_report *report_out)
+{
+    RUNG_TRY(rungi_optimizer_check(opt, u));
     rung_optimizer_report report = {.applied = true, .grad_norm = NAN, .clip = 1, .nonfinite = -1};
     double unscale = unscale_of(u);
-    if (u->max_grad_norm > 0 || u->want_norm || u->skip_nonfinite) {
+    if (rungi_optimizer_needs_all(u)) {
         report.grad_norm = rungi_optimizer_norm(opt, grads, unscale, u->threads, &report.nonfinite);
+        if (peers)
+            RUNG_TRY(share_norm(opt, peers, unscale, &report.grad_norm));
         if (report.nonfinite >= 0 && !u->skip_nonfinite)
             return fail_nonfinite(opt, grads, report.nonfinite);
-        report.applied = report.nonfinite < 0;
+        report.applied = report.nonfinite < 0 && (!peers || isfinite(report.grad_norm));
         if (u->max_grad_norm > 0 && report.applied)
             report.clip = rungi_clip_coefficient(report.grad_norm, u->max_grad_norm);
     }

@@ -285,6 +285,12 @@ static void parts_make_a_step(void **state)
                 .rates.lr = 0.01, .max_grad_norm = 1, .threads = 1 + step};
             rung_optimizer_report report, other;
             assert_ok(rung_optimizer_step(all, whole, grads, &update, &report));
+            double *sums[3];
+            int64_t count;
+            for (int p = 0; p < 3 && step; p++) // each sums its own blocks; then they are added
+                rungi_optimizer_part_sums(part[p], grads, 1, &sums[p], &count);
+            for (int64_t i = 0; step && i < count; i++)
+                sums[0][i] = sums[1][i] = sums[2][i] = sums[0][i] + sums[1][i] + sums[2][i];
             for (int p = 0; p < 3; p++) {
                 assert_ok(rung_optimizer_step(part[p], parts, grads, &update, &other));
                 assert_true(other.grad_norm == report.grad_norm);

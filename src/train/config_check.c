@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/comm_mpi.h"
 #include "train/train_config.h"
 
 // The library's default; another value is the user's wish.
@@ -143,14 +144,18 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
                                            int64_t ranks, int64_t local)
 {
     size_t devices = v->device.list.count;
+    RUNG_TRY(rungi_train_config_check_pipeline(o, v, ranks));
     if (v->train.strategy == RUNGI_STRATEGY_SINGLE && ranks > 1)
         return rungi_options_fail(o, "train.strategy",
                                   "is single, but there are %" PRId64 " ranks: set it to ddp",
                                   ranks);
-    if (devices != 1 && devices != (size_t)local)
+    if (v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
+        return RUNG_OK; // which is checked apart
+    if (devices != 1 && devices != (size_t)local && v->train.strategy != RUNGI_STRATEGY_SINGLE)
         return rungi_options_fail(
-            o, "device.list", "names %zu devices for %" PRId64 " rank%s%s: one for each", devices,
-            local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "");
+            o, "device.list", "names %zu devices for %" PRId64 " rank%s%s: one for each%s", devices,
+            local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "",
+            ranks == 1 ? ", or set train.strategy to data_parallel" : "");
     bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
     if (whole && v->data.batch_per_device)
         return rungi_options_fail(o, "data.batch_per_device",
@@ -227,6 +232,21 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.accumulate adds gradients before weights are "
                            "updated");
+    if (v->gradients.accumulate > 1 && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+                                        v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL))
+        return rungi_options_fail(options, "train.accumulate",
+                                  "is %" PRId64 "; pipelines have micro-batches of their own, and "
+                                  "devices that share batches do not accumulate: set it to 1",
+                                  v->gradients.accumulate);
+    if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
+        return rungi_options_fail(options, "train.accumulate",
+                                  "is %" PRId64 "; ddp.sync_batch_norm, in which ranks meet, takes 1",
+                                  v->gradients.accumulate);
+    if (v->gradients.log_layers && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+                                    v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER))
+        return rungi_options_fail(options, "train.log_layers",
+                                  "looks at the optimizer of one rank: not with pipelines and "
+                                  "parameter servers");
     if (v->exact && (v->gradients.accumulate & (v->gradients.accumulate - 1)) != 0)
         return rungi_options_fail(options, "train.accumulate",
                                   "must be a power of two under exact, not %" PRId64,
@@ -234,7 +254,12 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");
+    RUNG_TRY(rungi_train_config_check_replicas(options, v, context));
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
+    rungi_train_config_note_pipeline(options, v, context);
+    RUNG_TRY(rungi_train_config_check_ps(options, v, context));
+    if (v->train.ranks > 1 && !rungi_comm_mpi_launched()) // else these are not all
+        RUNG_TRY(rungi_train_config_check_counts(options, v, v->train.ranks));
     if (v->exact && v->ddp.compress != RUNG_F32)
         return rungi_options_fail(options, "ddp.compress",
                                   "cannot be combined with exact, whose result does not depend on "

@@ -110,6 +110,8 @@ rung_status rungi_crew_for(rung_context *context, const rungi_train_config *conf
                                   .timeout = d->timeout,
                                   .delay = d->link_delay,
                                   .delay_byte = d->link_rate > 0 ? 1 / d->link_rate : 0,
+                                  .delay_one = d->link_rank != RUNGI_ALL_RANKS,
+                                  .delay_rank = (int)d->link_rank,
                                   .recorder = folder};
     rung_status status = folder ? rungi_fs_make_folders(folder) : RUNG_OK;
     if (status == RUNG_OK)

@@ -14,21 +14,28 @@
 // exchanged once, and under exact the bits are those of a batch that is cut into all these shards
 // at once. Not exact, the plans of all rounds but the first add to the gradients that are there;
 // the tree of exact keeps a buffer for each of its levels. Running statistics of batch
-// normalization are updated once, with those of all rounds.
+// normalization are updated once, with those of all rounds. For one device a rank, which does not
+// synchronize.
 //
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
-// exact also with the bits that any other number of ranks gives.
+// exact also with the bits that any other number of ranks gives. With `synchronize` the ranks meet
+// in batch normalization, which then sees the whole batch: under exact a rank has one shard then.
+//
+// Several devices of one process share each batch in one engine: engine_replicas.h.
 #ifndef RUNGI_TRAIN_ENGINE_H
 #define RUNGI_TRAIN_ENGINE_H
 
+#include "base/shard.h"
 #include "base/team.h"
 #include "graph/plan.h"
 #include "measure/straggler.h"
 #include "measure/timeline.h"
 #include "rung/optim.h"
+#include "train/engine_replicas.h"
 #include "train/exchange.h"
+#include "train/pipeline.h"
 
 typedef struct rungi_engine rungi_engine;
 
@@ -48,9 +55,14 @@ typedef struct rungi_engine_options {
     rung_recompute recompute;            // of training plans
     const char *const *recompute_layers; // borrowed
     int n_recompute_layers;
-    uint64_t budget; // bytes of each arena; 0: no limit
+    uint64_t budget;  // bytes of each arena; 0: no limit
+    bool synchronize; // batch normalization in training by the statistics of all ranks
     // Ranks: comm NULL: there is one. Its timeline is the engine's.
     rungi_exchange_options exchange;
+    rungi_replicas_options replicas; // not with ranks
+    // Ranks that are stages instead (comm not NULL): graph and state are those of one. Without
+    // exact and exchange.
+    rungi_pipeline_options pipeline;
 } rungi_engine_options;
 
 // A value for each input of the graph: contiguous [count, ...]. Borrowed during the call.
@@ -63,8 +75,11 @@ typedef struct rungi_batch_view {
     int64_t count;        // samples of this rank; several ranks: may be 0
     int64_t global_count; // of all ranks; 0: count
     int64_t begin;        // place of this rank's first sample among those
-    bool stop;            // this rank wants to end after this step
-    int64_t waited;       // nanoseconds that this rank waited for the batch
+    // These samples are the whole batch: nothing is told to the other ranks, loss, gradients and
+    // statistics are its own. Not with exact. `begin` still counts for random operators.
+    bool alone;
+    bool stop;      // this rank wants to end after this step
+    int64_t waited; // nanoseconds that this rank waited for the batch
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
@@ -101,10 +116,17 @@ const rungi_straggler *rungi_engine_balance(const rungi_engine *engine);
 // Compiles the plans for batches of `count` samples (of all ranks) now instead of at the first one.
 rung_status rungi_engine_prepare(rungi_engine *engine, bool training, int64_t count);
 
+// Called between the steps of plans from now on, where one thread computes: what others want of
+// this rank cannot wait for a whole pass. NULL: nothing is.
+typedef rung_status (*rungi_engine_between_fn)(void *user);
+void rungi_engine_between(rungi_engine *engine, rungi_engine_between_fn fn, void *user);
+
 // What ranks exchange; NULL: there is one. Borrowed.
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);
 
 // An output of the last call, all of this rank's samples in order. Valid until the next call.
+// Errors: RUNG_UNSUPPORTED after a training step with a parallel criterion, which leaves outputs on
+// their devices.
 rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
 
 // Shard `index` of the last call: the plan and instance that it was run with, bound to its samples
@@ -119,17 +141,39 @@ rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count
                               const rung_plan **plan_out);
 const rung_plan *rungi_engine_adding_plan(const rungi_engine *engine);
 
+// With it, the plan of the loss that a device computes for all, or for the first shard under exact;
+// NULL: the first shard's plan has its loss.
+rung_status rungi_engine_loss_plan(rungi_engine *engine, bool training, int64_t count,
+                                   const rung_plan **plan_out);
+
 // The training plan of the largest batches so far, or NULL.
 const rung_plan *rungi_engine_training_plan(const rungi_engine *engine);
 
 // How such a plan is compiled, for others that are only to be looked at: the outputs are all.
 rung_compile_options rungi_engine_plan_options(const rungi_engine *engine, bool training,
                                                int64_t count);
-// Shards that run at once; shards of this rank in a round; rounds of a training batch; buffers of
-// gradients, the state's included.
+// How busy the stages of a pipeline were; NULL: there is none, or no step yet.
+const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *engine);
+
+// Shards that run at once on a device, the first one, or are kept at once by a stage of a pipeline:
+// each has an arena.
 int rungi_engine_width(const rungi_engine *engine);
+// Shards of this rank in a round; rounds of a training batch; buffers of gradients on a device, the
+// state's included.
 int rungi_engine_round_shards(const rungi_engine *engine);
 int rungi_engine_rounds(const rungi_engine *engine);
 int rungi_engine_gradient_buffers(const rungi_engine *engine);
+
+// Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all
+// training steps together, without waiting for data.
+int rungi_engine_devices(const rungi_engine *engine);
+rungi_replica_use rungi_engine_use(const rungi_engine *engine, int device);
+int64_t rungi_engine_spent(const rungi_engine *engine);
+// Device `device` gets that part of a batch of `count` samples.
+rungi_shard rungi_engine_part_of(const rungi_engine *engine, int64_t count, int device);
+// What a device has of the state, as of the last call; [0] is the engine's. Borrowed.
+const rung_state *rungi_engine_replica(const rungi_engine *engine, int device);
+// The optimizer's step took so long, on the first device.
+void rungi_engine_note_update(rungi_engine *engine, int64_t nanoseconds);
 
 #endif

@@ -3,46 +3,90 @@
 #ifndef RUNGI_TRAIN_ENGINE_INSIDE_H
 #define RUNGI_TRAIN_ENGINE_INSIDE_H
 
+#include "graph/part.h"
+#include "rung/data.h"
 #include "train/engine.h"
 #include "train/shards.h"
 
-enum { RUNGI_ENGINE_LEVELS = 10, RUNGI_ENGINE_FEEDS = 16 };
-
-// What a plan is for.
-typedef struct rungi_plan_key {
-    bool training, loss;
-    bool adds; // to the gradients of earlier rounds
-    int64_t count;
-} rungi_plan_key;
+enum { RUNGI_ENGINE_LEVELS = 10 };
 
 // A plan for one size of shard, with an instance for each shard of a round that needs one.
 typedef struct rungi_shard_plan {
-    rungi_plan_key key;
+    bool training, loss;
+    bool adds; // to the gradients of earlier rounds
+    int64_t count;
+    int device;
     rung_plan *plan;
-    rungi_instance *instances[RUNGI_MAX_SHARDS]; // by place in the round; [0] is the plan's own
+    rungi_instance *instances[RUNGI_MAX_SHARDS]; // that of the device's first is the plan's own
     rungi_instance *remote[RUNGI_MAX_SHARDS];    // by shard of all ranks: of those of others
     bool has_updates;                            // a kernel of it can update a parameter
     int *ready;                                  // by bucket: see rungi_exchange_ready
 } rungi_shard_plan;
 
+// One of the devices that share each batch.
+typedef struct rungi_replica {
+    rung_device *device;
+    rung_state *state;   // [0]: the engine's
+    rung_stream *copies; // brings it what other devices have, and them what it has; NULL: alone
+    int first, shards;   // its shards
+    int worker, workers; // its workers
+    void *inputs[RUNG_MAX_FIELDS]; // by feed: its part of the batch, where that is copied
+    uint64_t input_bytes[RUNG_MAX_FIELDS];
+    int64_t samples; // trained on
+} rungi_replica;
+
+// The loss on the output device alone, of a graph that is cut before it: see engine_criterion.c.
+typedef struct rungi_criterion {
+    rungi_part model, loss;
+    rungi_replica *output;
+    rung_state *alias; // the engine's, for the part before the cut
+    rung_state *state; // of the part behind it
+    RUNGI_ARRAY(rungi_shard_plan *) entries;
+    rung_arena *arenas[RUNGI_MAX_SHARDS]; // by piece of the batch
+    void *targets[RUNG_MAX_FIELDS];       // by feed: all of the batch, where that is copied
+    uint64_t target_bytes[RUNG_MAX_FIELDS];
+    // By device and crossing: the gradients of its part of the batch, where these are copied.
+    void *seeds[RUNGI_MAX_SHARDS][RUNG_MAX_FIELDS];
+    uint64_t seed_bytes[RUNGI_MAX_SHARDS][RUNG_MAX_FIELDS];
+    // of the call under way
+    rungi_shard_plan *now[RUNGI_MAX_SHARDS];
+    int count; // pieces: as many as losses
+} rungi_criterion;
+
 struct rungi_engine {
     const rung_graph *graph;
+    const rung_graph *model; // that shards run: `graph`, or its part before the loss
     rung_state *state;
     rungi_engine_options options;
-    int slots, threads;       // own shards of a round; threads that a shard is computed with
-    int rounds;               // of the call under way, or the one that is prepared
-    int shards;               // own shards of its batch: slots * rounds
-    int total, first;         // shards of all ranks, and the first of the own ones
+    int slots, threads;  // own shards of a round; threads that a shard is computed with
+    int rounds;          // of the call under way, or the one that is prepared
+    int shards;          // own shards of its batch: slots * rounds
+    int total, first;    // shards of all ranks, and the first of the own ones
+    int devices;         // that share the shards
+    rungi_replica replicas[RUNGI_MAX_SHARDS];
+    int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
+    int worker_device[RUNGI_MAX_SHARDS], workers;
     rungi_exchange *exchange; // NULL: one rank
-    rungi_team *team;         // under exact: workers that run shards at once
+    rungi_pipeline *pipeline; // NULL: the graph is whole
+    rungi_engine_between_fn between;
+    void *between_user;
+    rungi_team *team; // under exact: workers that run shards at once
     rung_arena *arenas[RUNGI_MAX_SHARDS];
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.
     rung_stream *streams[RUNGI_MAX_SHARDS];
-    rungi_timeline_work marks[3];       // of the first worker's stream
-    float *grads[RUNGI_MAX_SHARDS];     // by place in the round; [0] is the state's
+    rungi_timeline_work marks[3];   // of the first worker's stream
+    float *grads[RUNGI_MAX_SHARDS]; // by place in a round; that of a device's first is its state's
     float *levels[RUNGI_ENGINE_LEVELS]; // of exact's tree over rounds: see rungi_tree_carry
-    char *room, *own_room; // statistics of all shards, by `room_bytes` each; NULL: none
+    char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
     size_t room_bytes, own_room_bytes;
+    // Of several devices that copy, by shard: room on the first device for the gradients of a block
+    // of shards of another, and how many shards such a block has, at its first one.
+    float *staged[RUNGI_MAX_SHARDS];
+    int blocks[RUNGI_MAX_SHARDS];
+    int64_t busy[RUNGI_MAX_SHARDS], copying[RUNGI_MAX_SHARDS]; // nanoseconds by worker
+    int64_t spent;                                             // of training steps
+    rungi_criterion *criterion;                                // NULL: shards compute their losses
+    bool told_idle;
     RUNGI_ARRAY(rungi_shard_plan *) entries;
     double *counts;           // loss divisors by node
     RUNGI_ARRAY(int) divided; // nodes that have one
@@ -50,7 +94,7 @@ struct rungi_engine {
     // of the call under way
     const rungi_batch_view *batch; // &view
     rungi_batch_view view;
-    rungi_feed feeds[RUNGI_ENGINE_FEEDS];
+    rungi_feed feeds[RUNG_MAX_FIELDS];
     bool training, updating;
     int round;
     rungi_shard_plan *now[RUNGI_MAX_SHARDS];
@@ -61,16 +105,26 @@ struct rungi_engine {
     bool stop;     // a rank wants to end
     bool looked;   // for parameters without a part in the loss
     int bad_rank;
-    int64_t began; // of computing, when the ranks had met; then what it took
+    int64_t began;  // of computing, when the ranks had met; then what it took
+    int64_t linked; // rungi_exchange_link_time at the last training step
     rungi_straggler balance;
+    // Synchronized steps: the group (size 0: there are none), what a rank without samples gives;
+    // of the call under way, nanoseconds of meeting and the first rank that was not finite.
+    rungi_group group;
+    RUNGI_ARRAY(double) zeros;
+    int64_t met;
+    int met_bad;
     char **gathered; // where shards take turns, by output: its values of all shards
     size_t *gathered_bytes;
 };
 
-// Threads that run shards at once.
-static inline int rungi_engine_workers(const rungi_engine *e)
+// Part `device` of `count` things that are cut over the devices.
+rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device);
+
+// Where the own samples of the batch under way begin among those that shards are counted over.
+static inline int64_t rungi_engine_origin(const rungi_engine *e)
 {
-    return e->team ? rungi_team_size(e->team) : 1;
+    return e->batch->alone ? 0 : e->batch->begin;
 }
 
 // Cuts batches as training or evaluation does.
@@ -78,24 +132,26 @@ void rungi_engine_cut(rungi_engine *e, bool training);
 // Own shard s of a batch of all ranks.
 static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)
 {
-    return rungi_shard_of(count, e->total, e->first + s);
+    return e->devices > 1 && !e->options.exact ? rungi_engine_share(e, count, s)
+                                               : rungi_shard_of(count, e->total, e->first + s);
 }
 
 // Finds or compiles the plans of a batch of all ranks: fills e->now and e->active.
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count);
-// The plan of a key, and the instance of place `slot` of a round (-1: none is wanted).
-rung_status rungi_engine_find(rungi_engine *e, const rungi_plan_key *key, int slot,
-                              rungi_shard_plan **entry_out);
+// A plan for shards of `count` samples, and the instance of place `slot` of a round (-1: none is
+// wanted). `adds`: to the gradients of earlier rounds.
+rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool adds, int64_t count,
+                              int slot, rungi_shard_plan **entry_out);
 // Own shards of a round: from round * slots up to this one.
 static inline int rungi_engine_round_end(const rungi_engine *e, int round)
 {
     int end = (round + 1) * e->slots;
     return end < e->active ? end : e->active;
 }
-// Where shards take turns in an arena, outputs are put together outside of it.
-static inline bool rungi_engine_gathers(const rungi_engine *e)
+// The instance that own shard s of the batch under way takes its turn in.
+static inline rungi_instance *rungi_engine_instance(const rungi_engine *e, int s)
 {
-    return e->team || e->rounds > 1;
+    return e->now[s]->instances[s % e->slots];
 }
 // Binds the shards of a round to their samples.
 rung_status rungi_engine_bind(rungi_engine *e, int round);
@@ -103,6 +159,79 @@ rung_status rungi_engine_bind(rungi_engine *e, int round);
 // Runs steps [begin, end) of an instance, through the worker's stream where it has one.
 rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
                                    int end);
+
+// engine_place.c: which device and worker runs which shard, and what they need for it.
+rung_status rungi_engine_place(rungi_engine *e, int threads);
+void rungi_engine_leave(rungi_engine *e);
+
+// The arena of own shard s: of its worker, or, where all shards run forward before the loss, of its
+// own.
+static inline rung_arena *rungi_engine_arena(const rungi_engine *e, int s)
+{
+    return e->arenas[e->criterion ? s : e->worker_of[s]];
+}
+
+int64_t rungi_engine_clock_now(const rungi_engine *e);
+// Marks what a worker's compute is doing: mark 0 forward, 1 backward, 2 the end.
+rung_status rungi_engine_phase(rungi_engine *e, int member, int mark);
+// A worker has been busy since then.
+void rungi_engine_note_busy(rungi_engine *e, int member, int64_t began);
+// From now on the first worker waits for those of other devices.
+void rungi_engine_wait_for_others(rungi_engine *e, int member, rungi_queue queue,
+                                  rungi_category category);
+// Runs fn on all workers, whose first one may begin to wait.
+rung_status rungi_engine_run_team(rungi_engine *e, rungi_team_fn fn);
+
+// engine_outputs.c. Bytes of a sample of a value; room for the outputs of a batch; those of a shard
+// go there, on the output device; are they put together by the call under way at all? Which output
+// has a value.
+size_t rungi_sample_bytes(const rung_graph *graph, int value);
+int rungi_input_of(const rung_graph *graph, const char *name); // its value id; 0: there is none
+int rungi_engine_output_of(const rungi_engine *e, int value);
+rung_status rungi_engine_reserve_outputs(rungi_engine *e);
+rung_status rungi_engine_gather(rungi_engine *e, int member, int s);
+bool rungi_engine_gathers(const rungi_engine *e);
+void rungi_engine_drop_output(rungi_engine *e, size_t index);
+
+// engine_replicas.c, for several devices. Before a batch is bound: each has its part of it.
+// `data_out` is where the part of feed `feed` lies for shard `shard`.
+rung_status rungi_engine_scatter(rungi_engine *e);
+const void *rungi_engine_input(const rungi_engine *e, int feed, int shard, size_t sample_bytes);
+// Before forward: the replicas' parameters and buffers become those of the first device.
+rung_status rungi_engine_broadcast(rungi_engine *e);
+// Runs fn on all workers while a queue of the timeline is said to be busy with `category`.
+rung_status rungi_engine_together(rungi_engine *e, rungi_queue queue, rungi_category category,
+                                  rungi_team_fn fn);
+// Copies from the device of a worker to another one, or to its own; and to its device from another.
+rung_status rungi_engine_send(rungi_engine *e, int member, int device, void *dst, const void *src,
+                              uint64_t bytes);
+rung_status rungi_engine_fetch(rungi_engine *e, int member, void *dst, const void *src,
+                               uint64_t bytes);
+// After backward: running statistics; the gradients of all shards are added on the first device.
+rung_status rungi_engine_finish_replicas(rungi_engine *e);
+rung_status rungi_engine_reduce(rungi_engine *e);
+// Tells once of devices that a batch leaves without a sample.
+void rungi_engine_tell_idle(rungi_engine *e);
+// A training step that began then has ended.
+void rungi_engine_note_step(rungi_engine *e, int64_t began);
+
+// engine_criterion.c, for several devices with the loss on one. While they are made; plans for a
+// batch of `count`; does backward give any gradient?
+rung_status rungi_criterion_create(rungi_engine *e);
+void rungi_criterion_destroy(rungi_engine *e);
+rung_status rungi_criterion_plans(rungi_engine *e, bool training, int64_t count);
+bool rungi_criterion_gradients(const rungi_criterion *c);
+// A batch: targets go to the output device (by its worker); inputs are bound; divisors counted.
+rung_status rungi_criterion_scatter(rungi_engine *e, int member);
+void rungi_criterion_bind(rungi_engine *e);
+void rungi_criterion_count(rungi_engine *e);
+// Piece i of a batch, of which a loss is computed.
+static inline rungi_shard rungi_criterion_piece(const rungi_engine *e, int64_t count, int i)
+{
+    return e->options.exact ? rungi_engine_part(e, count, i) : (rungi_shard){0, count};
+}
+// Forward, the loss where it is wanted, and, in training, backward.
+rung_status rungi_criterion_compute(rungi_engine *e, bool loss);
 
 // engine_unused.c: before the first training plan: tells of parameters that take no part in the
 // loss. Errors: RUNG_CONFIG with several ranks.
@@ -122,6 +251,10 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 // ranks.
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);
 rung_status rungi_engine_share_gradients(rungi_engine *e);
+// engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
+// samples (`overlaps`: starting buckets where they do).
+void rungi_engine_meet_init(rungi_engine *e);
+rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps);
 // The sum of `count` numbers as the fixed tree adds them.
 double rungi_engine_tree_sum(const double *values, int count);
 

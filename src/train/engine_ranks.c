@@ -5,6 +5,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "optim/optimizer.h"
 #include "train/engine_inside.h"
 
 static int64_t step_of(const rungi_engine *e)
@@ -28,21 +29,29 @@ rung_status rungi_engine_share_counts(rungi_engine *e)
 
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss)
 {
-    enum { LOSS, DATA, COMPUTE, NUMBERS };
+    enum { LOSS, DATA, COMPUTE, LINK, NUMBERS };
+    _Static_assert((int)NUMBERS == (int)RUNGI_EXCHANGE_NUMBERS, "as many as there is room for");
     int ranks = rungi_exchange_ranks(e->exchange);
     double all[RUNGI_MAX_SHARDS][NUMBERS], losses[RUNGI_MAX_SHARDS];
     double times[RUNGI_MAX_SHARDS][RUNGI_STRAGGLER_CAUSES];
-    int64_t took = rungi_now(rung_device_context(e->state->device)) - e->began;
-    const double own[NUMBERS] = {*loss, (double)e->batch->waited * 1e-9, (double)took * 1e-9};
+    int64_t took = rungi_now(rung_device_context(e->state->device)) - e->began - e->met;
+    // Of the link since the last step's losses: that step's gradients, and what came before these.
+    int64_t link = rungi_exchange_link_time(e->exchange), linked = link - e->linked;
+    e->linked = link;
+    const double own[NUMBERS] = {*loss, (double)e->batch->waited * 1e-9, (double)took * 1e-9,
+                                 (double)linked * 1e-9};
     RUNG_TRY(rungi_exchange_numbers(e->exchange, own, NUMBERS, all[0], step_of(e), "losses"));
     e->bad_rank = -1;
     for (int r = ranks - 1; r >= 0; r--) {
         losses[r] = all[r][LOSS];
         times[r][RUNGI_STRAGGLER_DATA] = all[r][DATA];
         times[r][RUNGI_STRAGGLER_COMPUTE] = all[r][COMPUTE];
+        times[r][RUNGI_STRAGGLER_LINK] = all[r][LINK];
         if (!isfinite(losses[r]))
             e->bad_rank = r;
     }
+    if (e->met_bad >= 0 && e->bad_rank >= 0)
+        e->bad_rank = e->met_bad;
     *loss = rungi_engine_tree_sum(losses, ranks);
     if (e->training)
         rungi_straggler_feed(&e->balance, (const double(*)[RUNGI_STRAGGLER_CAUSES])times);
@@ -66,5 +75,8 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 
 rung_status rungi_engine_share_gradients(rungi_engine *e)
 {
-    return rungi_exchange_finish(e->exchange, step_of(e));
+    const rungi_batch_view *b = e->batch;
+    // Servers need their ranges alone, unless somebody looks at all gradients.
+    bool whole = !b->optimizer || !b->update || rungi_optimizer_needs_all(b->update);
+    return rungi_exchange_finish(e->exchange, step_of(e), whole);
 }

@@ -36,6 +36,7 @@ typedef struct world {
 typedef struct job {
     rungi_engine_options options;
     bool norm, dropout, unused;
+    bool deep; // normalization with a residual, and of the linear layers
     int steps;
     int64_t counts[4]; // of the steps' batches
     const float *image;
@@ -48,6 +49,7 @@ typedef struct job {
     int bad[RANKS];
     bool stop[RANKS];
     int64_t exchanges[RANKS];
+    uint64_t moved[RANKS]; // bytes between ranks, of the last call
 } job;
 
 static float images[MOST * PIXELS];
@@ -75,10 +77,17 @@ static rung_status build(rung_context *context, const job *j, int rank, rungi_co
     x = rung_conv2d(g, x, "conv1", .out = 8, .kernel = 3, .pad = 1);
     if (j->norm)
         x = rung_batch_norm(g, x, "bn1", 0);
+    if (j->deep) {
+        rung_value z = rung_conv2d(g, rung_relu(g, x), "conv2", .out = 8, .kernel = 3, .pad = 1);
+        x = rung_add(g, rung_batch_norm(g, z, "bn2", 0), x);
+    }
     x = rung_flatten(g, rung_relu(g, x), 1);
     if (j->dropout)
         x = rung_dropout(g, x, 0.5);
-    x = rung_linear(g, rung_relu(g, rung_linear(g, x, "fc1", .out = 16)), "fc2", .out = CLASSES);
+    x = rung_linear(g, x, "fc1", .out = 16);
+    if (j->deep)
+        x = rung_batch_norm(g, x, "bn3", 0);
+    x = rung_linear(g, rung_relu(g, x), "fc2", .out = CLASSES);
     if (j->unused)
         rung_graph_output(g, "other", rung_linear(g, x, "aux", .out = 2));
     rung_graph_output(g, "logits", x);
@@ -141,7 +150,10 @@ static rung_status run_member(void *arg, rungi_member *m)
 static rung_status train_member(void *arg, rungi_member *m)
 {
     job *j = arg;
-    return train(j, m->index, rungi_comm_size(m->comm), &j->worlds[m->index]);
+    uint64_t before = rungi_comm_moved(m->comm);
+    RUNG_TRY(train(j, m->index, rungi_comm_size(m->comm), &j->worlds[m->index]));
+    j->moved[m->index] = rungi_comm_moved(m->comm) - before;
+    return RUNG_OK;
 }
 
 // One world for each rank; dropped by the caller before the crew.
@@ -250,6 +262,48 @@ static void ranks_equal_one_device(void **state)
     rung_context_destroy(&context);
 }
 
+// Where each rank owns a part of the gradients, that has the bits of an all-reduce, for half of the
+// bytes: (R - 1) times the gradients over all ranks, in place of twice as much.
+static void owners_get_the_sums(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    for (int variant = 0; variant < 6; variant++) {
+        int ranks = 2 + variant / 2;
+        world whole[4] = {0}, owned[4] = {0};
+        job j = {.steps = 1, .counts = {13}, .image = images, .label = labels, .stop_rank = -1};
+        j.options.exchange.overlap = variant % 2;
+        j.options.exchange.bucket_bytes = 1024;
+        job other = j;
+        other.options.exchange.owned = true;
+        rungi_crew *one = run_ranks(context, &j, ranks, whole);
+        rungi_crew *two = run_ranks(context, &other, ranks, owned);
+        int64_t size = whole[0].state->flat_size, bytes = 0;
+        assert_true(rungi_exchange_buckets(rungi_engine_exchange(owned[0].engine)) > ranks);
+        for (int r = 0; r < ranks; r++) {
+            rungi_comm_part part = rungi_comm_part_of(size, ranks, r);
+            assert_true(part.count > 0);
+            assert_memory_equal(owned[r].state->grads + part.begin,
+                                whole[r].state->grads + part.begin,
+                                (size_t)part.count * sizeof(float));
+        }
+        for (int r = 0; r < ranks; r++) // the same weights again
+        {
+            assert_ok(rung_state_init(owned[r].state, 5));
+            assert_ok(rung_state_init(whole[r].state, 5));
+        }
+        assert_ok(rungi_crew_run(one, train_member, &j));
+        assert_ok(rungi_crew_run(two, train_member, &other));
+        for (int r = 0; r < ranks; r++)
+            bytes += (int64_t)j.moved[r] - (int64_t)other.moved[r];
+        assert_int_equal(bytes, (ranks - 1) * size * (int64_t)sizeof(float));
+        drop_ranks(one, whole, ranks);
+        drop_ranks(two, owned, ranks);
+    }
+    rung_context_destroy(&context);
+}
+
 // Accumulation: under exact 1, 2 and 4 ranks in 1, 2 and 4 rounds give the same bits, batch
 // normalization included.
 static void exact_rounds_of_ranks(void **state)
@@ -343,7 +397,8 @@ static void unused_parameters_are_named(void **state)
     rungi_crew *crew;
     rung_state_entry aux;
     assert_ok(rung_context_create(
-        &(rung_context_options){.log = keep_log, .log_user = text, .log_level = RUNG_LOG_NOTICE},
+        &(rung_context_options){
+            .log = keep_log, .log_user = text, .log_level = RUNG_LOG_NOTICE},
         &context));
     job one = {.unused = true,
                .steps = 2,
@@ -507,6 +562,100 @@ static void a_late_rank_is_named(void **state)
     rung_context_destroy(&context);
 }
 
+// ---- synchronized batch normalization ---------------------------------------------------------
+
+static const job whole_batches = {.norm = true,
+                                  .deep = true,
+                                  .steps = 4,
+                                  .counts = {16, 13, 6, 2}, // of 2: ranks with one sample and none
+                                  .image = images,
+                                  .label = labels,
+                                  .stop_rank = -1};
+
+static void assert_near_state(const world *a, const world *b)
+{
+    rung_state_entry x, y;
+    for (int64_t i = 0; i < b->state->flat_size; i++)
+        assert_near(a->state->params[i], b->state->params[i], 1e-6);
+    static const char *const norms[] = {"bn1", "bn2", "bn3"};
+    static const char *const buffers[] = {"running_mean", "running_var"};
+    for (int k = 0; k < 6; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.%s", norms[k / 2], buffers[k % 2]);
+        assert_true(rung_state_find(a->state, name, &x) && rung_state_find(b->state, name, &y));
+        for (int64_t i = 0; i < x.shape.dim[0]; i++)
+            assert_near(((float *)x.data)[i], ((float *)y.data)[i],
+                        2e-6 * (1 + fabs(((float *)y.data)[i])));
+    }
+}
+
+// Ranks with synchronized normalization equal one device with the whole batch, whatever divides;
+// fusion, overlap and what backward computes again change nothing, and all ranks stay equal.
+static void synchronized_ranks_are_one_device(void **state)
+{
+    (void)state;
+    enum { FUSE = 1, OVERLAP = 2, AGAIN = 4, LAST = 8 };
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    for (int variant = 0; variant < 8; variant++) {
+        job one = whole_batches;
+        one.options.fuse = variant & FUSE;
+        one.options.layout = variant & FUSE ? RUNG_LAYOUT_CHANNELS_LAST : RUNG_LAYOUT_PLAIN;
+        world alone = {0}, worlds[4] = {0};
+        run_alone(context, &one, &alone);
+        job many = one;
+        many.options.synchronize = true;
+        many.options.exchange.overlap = variant & OVERLAP;
+        many.options.recompute = variant & AGAIN ? RUNG_RECOMPUTE_AUTO : RUNG_RECOMPUTE_NONE;
+        int ranks = 2 + variant % 3;
+        rungi_crew *crew = run_ranks(context, &many, ranks, worlds);
+        for (int k = 0; k < 4; k++)
+            assert_near(many.losses[0][k], one.losses[0][k], 1e-6 * one.losses[0][k]);
+        assert_near_state(&worlds[0], &alone);
+        for (int r = 1; r < ranks; r++)
+            assert_same_state(&worlds[r], &worlds[0]);
+        drop_ranks(crew, worlds, ranks);
+        drop(&alone);
+    }
+    rung_context_destroy(&context);
+}
+
+// Under exact a rank has one shard, and the bits are those of the layout; else it is refused. A
+// rank that spoils the statistics of all is named.
+static void synchronized_ranks_are_exact(void **state)
+{
+    (void)state;
+    static float spoiled[MOST * PIXELS];
+    rung_context *context;
+    rungi_crew *crew;
+    assert_ok(rung_context_create(NULL, &context));
+    world first[4] = {0}, second[4] = {0}, worlds[4] = {0};
+    job j = whole_batches;
+    j.options = (rungi_engine_options){.exact = true, .shards = 4, .synchronize = true};
+    rungi_crew *one = run_ranks(context, &j, 4, first);
+    j.options.exchange.overlap = true;
+    rungi_crew *two = run_ranks(context, &j, 4, second);
+    for (int r = 0; r < 4; r++) {
+        assert_same_state(&first[r], &first[0]);
+        assert_same_state(&second[r], &first[0]);
+    }
+    drop_ranks(one, first, 4);
+    drop_ranks(two, second, 4);
+    memcpy(spoiled, images, sizeof spoiled);
+    spoiled[11 * PIXELS] = NAN; // of the third
+    j.image = spoiled;
+    j.steps = 1;
+    crew = run_ranks(context, &j, 4, worlds);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(j.bad[r], 2);
+    drop_ranks(crew, worlds, 4);
+    memset(worlds, 0, sizeof worlds);
+    assert_ok(rungi_crew_create(context, 2, &(rungi_comm_options){.context = context}, &crew));
+    assert_fails(RUNG_INVALID, "there are 4 shards, 2 ranks", rungi_crew_run(crew, run_member, &j));
+    drop_ranks(crew, worlds, 2);
+    rung_context_destroy(&context);
+}
+
 // What is no part of a batch is refused, on all ranks, with the first cause.
 static void a_wrong_part_is_refused(void **state)
 {
@@ -530,6 +679,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_do_not_show_under_exact),
         cmocka_unit_test(ranks_equal_one_device),
+        cmocka_unit_test(owners_get_the_sums),
         cmocka_unit_test(exact_rounds_of_ranks),
         cmocka_unit_test(rounds_exchange_once),
         cmocka_unit_test(unused_parameters_are_named),
@@ -537,6 +687,8 @@ int main(void)
         cmocka_unit_test(statistics_are_those_of_all_ranks),
         cmocka_unit_test(all_know_what_happens_to_one),
         cmocka_unit_test(a_late_rank_is_named),
+        cmocka_unit_test(synchronized_ranks_are_one_device),
+        cmocka_unit_test(synchronized_ranks_are_exact),
         cmocka_unit_test(a_wrong_part_is_refused),
     };
     return RUN_TESTS(tests);

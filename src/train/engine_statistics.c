@@ -15,9 +15,8 @@ static rung_status plan_of(rungi_engine *e, int shard, rungi_shard_plan **out)
         *out = e->now[own];
         return RUNG_OK;
     }
-    rungi_plan_key key = {.training = true, .loss = true};
-    key.count = rungi_shard_of(e->whole, e->total, shard).count;
-    return rungi_engine_find(e, &key, -1, out);
+    return rungi_engine_find(e, true, true, false, rungi_shard_of(e->whole, e->total, shard).count,
+                             -1, out);
 }
 
 rung_status rungi_engine_open_statistics(rungi_engine *e)
@@ -45,11 +44,12 @@ rung_status rungi_engine_open_statistics(rungi_engine *e)
 
 rung_status rungi_engine_keep_statistics(rungi_engine *e, int s)
 {
+    if (!e->room)
+        return RUNG_OK;
     RUNG_CHECK(e->now[s]->plan->kept_bytes == e->room_bytes, RUNG_INTERNAL,
                "plans of shards keep different statistics");
-    if (e->room)
-        memcpy(e->room + (size_t)(e->first + s) * e->room_bytes,
-               e->now[s]->instances[s % e->slots]->kept, e->room_bytes);
+    memcpy(e->room + (size_t)(e->first + s) * e->room_bytes, rungi_engine_instance(e, s)->kept,
+           e->room_bytes);
     return RUNG_OK;
 }
 

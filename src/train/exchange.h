@@ -6,20 +6,29 @@
 // the flat buffer, which is in reverse order of use, so that backward completes them from the first
 // one on. With `overlap` a bucket is on its way while backward goes on (Li et al. 2020, PyTorch
 // Distributed, section 3.2.3); without, all go after it.
+//
+// Where each rank updates a part of the parameters (`owned`, ZeRO stage 1), a bucket lies within
+// one rank's part (rungi_comm_part_of the flat buffer), and its sums come to that rank alone: half
+// of what an all-reduce moves. All buckets together are a reduce-scatter of the gradients.
 #ifndef RUNGI_TRAIN_EXCHANGE_H
 #define RUNGI_TRAIN_EXCHANGE_H
 
 #include "comm/comm.h"
 #include "graph/plan.h"
+#include "measure/bucket_log.h"
 #include "measure/timeline.h"
 
 typedef struct rungi_exchange rungi_exchange;
 
 typedef struct rungi_exchange_options {
-    rungi_comm *comm;         // borrowed
-    bool overlap;             // start each bucket when backward has completed it
-    int64_t bucket_bytes;     // a bucket is closed when it has as many
-    rung_dtype compress;      // f32: as they are; bf16, f16: rounded before they are sent
+    rungi_comm *comm;     // borrowed
+    bool overlap;         // start each bucket when backward has completed it
+    int64_t bucket_bytes; // a bucket is closed when it has as many
+    rung_dtype compress;  // f32: as they are; bf16, f16: rounded before they are sent
+    bool owned;           // sums come to the ranks that own them; other gradients are undefined
+    // Parameter servers that gradients are pushed to, after backward: each rank that hosts one has
+    // the sums of its range (param_server.h). 0: all ranks have all sums.
+    int servers;
     rungi_timeline *timeline; // borrowed; may be NULL
 } rungi_exchange_options;
 
@@ -48,15 +57,30 @@ rung_status rungi_exchange_room(rungi_exchange *x, int shards, size_t bytes, cha
 // Each rank has filled the room of its shards: the rest is filled with that of the others.
 rung_status rungi_exchange_gather(rungi_exchange *x, int shards, size_t bytes, int64_t step);
 
+// Within a step: each rank's `count` numbers, rank r's at *all_out + r * *stride_out until the next
+// call. Collective, with equal counts.
+rung_status rungi_exchange_meet(rungi_exchange *x, const double *own, int64_t count, int64_t step,
+                                const double **all_out, int64_t *stride_out);
+
 // For each bucket the step of a training plan after which its gradients are complete.
 // ready[rungi_exchange_buckets] rises.
 rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan, int *ready);
 
+// A step's computing begins, at that time of the clock.
+void rungi_exchange_step(rungi_exchange *x, int64_t step, int64_t began);
 // Starts the exchange of a bucket; carries started ones on, without waiting; starts those that were
-// not, and waits for all.
+// not, and waits for all. With servers: pushes; `whole`: the sums come to all ranks after all.
 rung_status rungi_exchange_start(rungi_exchange *x, int bucket);
 rung_status rungi_exchange_progress(rungi_exchange *x);
-rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step);
+rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step, bool whole);
+// Gives each server's range of data[the state's size] to all ranks. Collective.
+rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int64_t count,
+                                const char *label);
+
+// Nanoseconds since creation in which the rank waited for calls though all ranks were there.
+int64_t rungi_exchange_link_time(const rungi_exchange *x);
+// What became of them; borrowed.
+const rungi_bucket_log *rungi_exchange_log(const rungi_exchange *x);
 
 // Exchanges of buckets since creation: one a bucket and step of the optimizer.
 int64_t rungi_exchange_count(const rungi_exchange *x);

@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "measure/resident.h"
 #include "optim/optimizer.h"
+#include "train/session_stages.h"
 #include "train/shards.h"
 
 const char *rung_fit_way_name(rung_fit_way way)
@@ -26,6 +27,7 @@ const char *rung_fit_way_name(rung_fit_way way)
 typedef struct cut {
     int64_t batches[2]; // of an epoch: full, and last or 0
     int rounds, slots;  // see engine.h
+    int total;          // parts, of all ranks and devices
     bool exact;
 } cut;
 
@@ -86,7 +88,7 @@ static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
     int shards = c->slots * c->rounds;
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < shards; k++) {
-            int64_t size = rungi_shard_of(c->batches[i], shards * ranks, k).count;
+            int64_t size = rungi_shard_of(c->batches[i], c->total, k).count;
             if (size)
                 note_plan(&p, size, !c->exact && k > 0, k % c->slots);
         }
@@ -122,14 +124,16 @@ rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int ro
                                    rung_fit_way way, bool fuse, rung_fit_row *row,
                                    rung_plan **plan_out)
 {
-    int ranks = s->ranks > 1 ? s->ranks : 1;
+    int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
+    bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     const cut c = {
         .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
         .rounds = rounds,
-        .slots = rungi_engine_round_shards(s->engine),
+        .slots = rungi_session_own_shards(s),
+        .total = s->stages ? s->stages->micro : rungi_session_shards(s) * rounds,
         .exact = s->c->exact};
-    int64_t most = rungi_shard_of(c.batches[0], c.slots * rounds * ranks, 0).count;
+    int64_t most = rungi_shard_of(c.batches[0], c.total, 0).count;
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     rung_plan *plan = NULL;
@@ -151,7 +155,8 @@ rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int ro
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients = flat * (uint64_t)(c.slots + (c.exact ? rungi_tree_levels(rounds) : 0));
+    row->gradients =
+        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(rounds) : 0));
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
@@ -181,6 +186,10 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
                        ? row->batch
                        : RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine);
     bool fits = row->fits;
+    if (f->s->stages || rungi_train_devices(f->s->c) > 1) { // which do not accumulate
+        row->accumulate = fits;
+        return RUNG_OK;
+    }
     for (int64_t rounds = rungi_engine_rounds(f->s->engine); rounds <= most; rounds *= 2) {
         rung_fit_row with = *row;
         rung_plan *plan;
@@ -318,12 +327,16 @@ static rung_status fill(fitter *f)
 
 static rung_status run(fitter *f, rung_context *context, const rung_config *config)
 {
+    const rungi_train_config *given = rungi_config_values(config);
+    RUNG_CHECK(given->train.ranks == 1 && given->train.strategy != RUNGI_STRATEGY_PIPELINE,
+               RUNG_UNSUPPORTED,
+               "fit looks at one rank: give train.strategy=single and a rank's batch");
     RUNG_TRY(rungi_session_create(context, config,
                                   &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
     rung_fit *fit = f->fit;
     const rungi_train_config *c = f->s->c;
-    RUNG_CHECK(c->train.ranks == 1, RUNG_UNSUPPORTED,
-               "fit looks at one rank: give train.strategy=single and a rank's batch");
+    RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
+               "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
     fit->batch = rungi_session_batch(f->s);

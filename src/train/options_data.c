@@ -56,13 +56,14 @@ const rungi_option rungi_device_options[] = {
      .initial = "auto",
      .range = "[1, 4096]",
      .words = auto_words,
-     .help = "Threads that compute. auto: the cores that this process may run on."},
+     .help = "Threads that compute. auto: the cores that this process may run on. The devices of "
+             "data_parallel divide them."},
     {.key = "device.list",
      .type = RUNGI_OPTION_TEXTS,
      RUNGI_AT(rungi_device_config, list),
      .initial = "[cpu:0]",
      .help = "Devices to train on. [cpu:0]: rank r of a machine has cpu:r; else one for each "
-             "rank."},
+             "rank. data_parallel uses all of them, the first as master; single the first."},
     {.key = "device.copy",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_device_config, copy),
@@ -93,6 +94,13 @@ const rungi_option rungi_device_options[] = {
      .unit = "GFLOP/s",
      .help = "Emulates a device of this speed, for tests and studies: an operator takes no less "
              "time than it would there. 0: no limit."},
+    {.key = "device.slowdown",
+     .type = RUNGI_OPTION_REALS,
+     RUNGI_AT(rungi_device_config, slowdown),
+     .initial = "[]",
+     .range = ">= 1",
+     .help = "How many times slower than device.op_rate the device of each rank is, to study ranks "
+             "that are unequal; []: not at all."},
     {0},
 };
 
@@ -217,6 +225,14 @@ const rungi_option rungi_data_options[] = {
      .range = "[1, 1024]",
      .unit = "batches",
      .help = "Batches that each worker keeps ready."},
+    {.key = "data.worker_nice",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_data_config, worker_nice),
+     .initial = "10",
+     .range = "[0, 19]",
+     .help =
+         "How much nicer workers are than the process (nice(2)): they use what the threads that "
+         "compute leave. With 0 they interrupt them, and all wait for the one interrupted."},
     {.key = "data.pin_memory",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_data_config, pin_memory),

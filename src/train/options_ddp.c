@@ -9,6 +9,8 @@ static const char *const compressions[] = {
     NULL,
 };
 
+static const rungi_option_word link_ranks[] = {{"all", RUNGI_ALL_RANKS}, {0}};
+
 const rungi_option rungi_ddp_options[] = {
     {.key = "ddp.overlap",
      .type = RUNGI_OPTION_BOOL,
@@ -29,6 +31,13 @@ const rungi_option rungi_ddp_options[] = {
      .initial = "false",
      .help = "Each rank holds the optimizer's state of its part of the parameters alone, updates "
              "these, and gives them to the others (ZeRO stage 1). Same bits."},
+    {.key = "ddp.sync_batch_norm",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_ddp_config, sync_batch_norm),
+     .initial = "false",
+     .help = "Batch normalization takes the statistics of all ranks' samples in training, as one "
+             "rank with the whole batch would; else each rank's own. Under exact train.shards must "
+             "be the number of ranks."},
     {.key = "ddp.compress",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_ddp_config, compress),
@@ -48,6 +57,13 @@ const rungi_option rungi_ddp_options[] = {
      .range = "[0s, 10s]",
      .help = "Emulates a network between ranks, for tests and studies: how much longer each call "
              "takes."},
+    {.key = "ddp.link_rank",
+     .type = RUNGI_OPTION_INT,
+     RUNGI_AT(rungi_ddp_config, link_rank),
+     .initial = "all",
+     .range = "[0, 1023]",
+     .words = link_ranks,
+     .help = "The rank whose link is emulated; the others' are as they are."},
     {.key = "ddp.link_rate",
      .type = RUNGI_OPTION_REAL,
      RUNGI_AT(rungi_ddp_config, link_rate),

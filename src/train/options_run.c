@@ -11,6 +11,9 @@ static const char *const strategies[] = {
     [RUNGI_STRATEGY_AUTO] = "auto",
     [RUNGI_STRATEGY_SINGLE] = "single",
     [RUNGI_STRATEGY_DDP] = "ddp",
+    [RUNGI_STRATEGY_DATA_PARALLEL] = "data_parallel",
+    [RUNGI_STRATEGY_PIPELINE] = "pipeline",
+    [RUNGI_STRATEGY_PARAMETER_SERVER] = "parameter_server",
     NULL,
 };
 static const char *const nans[] = {
@@ -67,7 +70,10 @@ const rungi_option rungi_train_options[] = {
      .choices = strategies,
      .help = "How devices share the work. single: there is one; ddp: each rank has a device, a "
              "replica of the network and a part of each batch, and gradients are added over the "
-             "ranks; auto: ddp with several ranks, else single."},
+             "ranks; parameter_server: the same, but servers add the gradients and update the "
+             "weights (ps.*); data_parallel: one rank, whose batches the devices of device.list "
+             "share; pipeline: each rank has some of the network's layers (pipeline.*); auto: ddp "
+             "with several ranks, else single."},
     {.key = "train.ranks",
      .type = RUNGI_OPTION_INT,
      RUNGI_AT(rungi_loop_config, ranks),

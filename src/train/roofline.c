@@ -46,6 +46,8 @@ static rung_status measure_steps(profile *p)
     int64_t optimizer, whole;
     for (int i = 0; i < WARMUP; i++)
         RUNG_TRY(one_step(p, i, &optimizer, &whole));
+    RUNG_CHECK(rungi_engine_devices(p->s->engine) == 1, RUNG_UNSUPPORTED,
+               "a roofline is of one device: give train.strategy=single");
     RUNG_CHECK(rungi_engine_shard(p->s->engine, 0, &p->plan, &p->instance), RUNG_UNSUPPORTED,
                "nothing was run");
     int64_t steps = (int64_t)p->plan->steps.count;
@@ -141,6 +143,9 @@ static void fill_rows(profile *p)
 static rung_status run(profile *p, rung_context *context, const rung_config *config)
 {
     rung_roofline *r = &p->result;
+    RUNG_CHECK(rungi_config_values(config)->train.strategy != RUNGI_STRATEGY_PIPELINE,
+               RUNG_UNSUPPORTED,
+               "a roofline is of a whole network: give train.strategy=single and train.ranks=1");
     RUNG_TRY(rungi_session_create(context, config,
                                   &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &p->s));
     RUNG_CHECK(!p->s->c->exact, RUNG_UNSUPPORTED,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/session.h"
+#include "train/session_servers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "rung/models.h"
+#include "train/session_stages.h"
 
 enum { TIMELINE_SPANS = 1 << 16 };
 
@@ -24,6 +25,13 @@ static int sharing(const rungi_session *s)
                                                            : rungi_comm_local_size(s->comm);
 }
 
+// How many times slower than device.op_rate this rank's device is.
+static double slowdown(const rungi_session *s)
+{
+    const rungi_reals *list = &s->c->device.slowdown;
+    return (size_t)s->rank < list->count ? list->data[s->rank] : 1;
+}
+
 static rung_status make_device(rungi_session *s)
 {
     const rungi_train_config *c = s->c;
@@ -34,15 +42,20 @@ static rung_status make_device(rungi_session *s)
     if (s->comm) {
         RUNG_TRY(rungi_train_config_check_ranks(rungi_config_options(s->config), c, s->ranks,
                                                 rungi_comm_local_size(s->comm)));
+        RUNG_TRY(rungi_train_config_check_counts(rungi_config_options(s->config), c, s->ranks));
         if (!threads)
             threads = cores > sharing(s) ? cores / sharing(s) : 1;
     }
+    rung_device_options o = {
+        .threads = threads, .huge_pages = c->memory.huge_pages, .op_rate = c->device.op_rate};
+    if (rungi_train_devices(c) > 1)
+        return rungi_session_make_devices(s, &o);
     bool named = !s->comm || c->device.list.count > 1;
-    return rung_device_create(s->context, named ? c->device.list.data[rank] : own,
-                              &(rung_device_options){.threads = threads,
-                                                     .huge_pages = c->memory.huge_pages,
-                                                     .op_rate = c->device.op_rate},
-                              &s->device);
+    o.op_rate /= slowdown(s);
+    RUNG_TRY(
+        rung_device_create(s->context, named ? c->device.list.data[rank] : own, &o, &s->device));
+    s->devices[0] = s->device;
+    return RUNG_OK;
 }
 
 static rung_status build_graph(rungi_session *s, const rung_shape *image)
@@ -92,6 +105,14 @@ static rung_status freeze(rungi_session *s)
     return RUNG_OK;
 }
 
+// Servers that gradients of all ranks go to; 0: none.
+static int sync_servers(const rungi_session *s)
+{
+    return s->comm && rungi_config_has_servers(s->c, s->ranks) && s->c->ps.mode == RUNGI_PS_SYNC
+               ? rungi_config_servers(s->c, s->ranks)
+               : 0;
+}
+
 static rung_status make_engine(rungi_session *s, bool timeline_off)
 {
     const rungi_train_config *c = s->c;
@@ -110,7 +131,18 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .exchange = {.comm = s->comm,
                                            .overlap = c->ddp.overlap,
                                            .bucket_bytes = c->ddp.bucket_size,
-                                           .compress = c->ddp.compress}};
+                                           .compress = c->ddp.compress,
+                                           .owned = rungi_session_owns_gradients(s),
+                                           .servers = sync_servers(s)},
+                              .replicas = rungi_session_replicas(s)};
+    if (s->stages) {
+        o.exchange.comm = NULL;
+        o.pipeline = (rungi_pipeline_options){.comm = s->comm,
+                                              .part = &s->stages->part,
+                                              .micro = s->stages->micro,
+                                              .schedule = c->pipeline.schedule};
+    }
+    RUNG_TRY(rungi_session_synchronize(s, &o.synchronize));
     RUNG_TRY(rungi_session_memory_options(s, &o));
     return rungi_engine_create(s->graph, s->state, &o, &s->engine);
 }
@@ -168,6 +200,12 @@ static rung_status create(rungi_session *s, const rung_config *config,
     }
     RUNG_TRY(build_graph(s, &image));
     RUNG_TRY(freeze(s));
+    if (s->c->train.strategy == RUNGI_STRATEGY_PIPELINE && s->comm)
+        RUNG_TRY(rungi_session_make_stages(s));
+    else if (s->c->train.strategy == RUNGI_STRATEGY_PIPELINE && (o->parts & RUNGI_SESSION_TRAIN))
+        return rungi_options_fail(rungi_config_options(s->config), "train.strategy",
+                                  "is pipeline, but there is one rank: give as many as stages, "
+                                  "--ranks N or processes of mpirun");
     RUNG_TRY(rung_state_create(s->graph, s->device, &s->state));
     RUNG_TRY(o->loaded ? rung_state_init(s->state, (uint64_t)s->c->seed) : rungi_session_begin(s));
     if (s->comm)
@@ -226,9 +264,10 @@ rung_status rungi_session_of_data(rung_context *context, const rung_config *conf
 
 int64_t rungi_session_logits(const rungi_session *s)
 {
-    for (size_t i = 0; i < s->graph->outputs.count; i++)
-        if (strcmp(s->graph->outputs.data[i].name, "logits") == 0)
-            return s->graph->values.data[s->graph->outputs.data[i].value].shape.dim[1];
+    const rung_graph *g = rungi_session_whole(s);
+    for (size_t i = 0; i < g->outputs.count; i++)
+        if (strcmp(g->outputs.data[i].name, "logits") == 0)
+            return g->values.data[g->outputs.data[i].value].shape.dim[1];
     return 0;
 }
 
@@ -249,6 +288,9 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->train_source);
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
+    rungi_session_destroy_servers(s);
+    if (s->heads)
+        rungi_comm_free(s->comm, s->heads);
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);
@@ -257,9 +299,12 @@ void rungi_session_destroy(rungi_session **session)
     rung_tuning_destroy(&s->tuning);
     free(s->tuning_path);
     rungi_timeline_destroy(&s->timeline);
+    rungi_session_drop_stages(s);
     rung_state_destroy(&s->state);
     rung_graph_destroy(&s->graph);
-    rung_device_destroy(&s->device);
+    s->device = NULL;
+    for (int d = 0; d < RUNGI_MAX_DEVICES; d++)
+        rung_device_destroy(&s->devices[d]);
     for (int64_t i = 0; s->class_names && i < s->classes; i++)
         free(s->class_names[i]);
     free(s->class_names);

@@ -12,6 +12,8 @@
 #include "train/feeder.h"
 #include "train/train_config.h"
 
+typedef struct rungi_session_stages rungi_session_stages; // session_stages.h
+
 // What of a session is wanted.
 enum {
     RUNGI_SESSION_TRAIN = 1, // training data, optimizer, schedule
@@ -32,10 +34,13 @@ typedef struct rungi_session {
     int rank, ranks;
     bool want_stop;      // this rank wants to end: see rungi_engine_stop
     int64_t waited;      // nanoseconds that it waited for its last batch
+    int64_t batch_count; // samples of its last batch
+    bool stopped;        // by rungi_session_step: see rungi_session_begin_step
     rung_config *config; // own copy
     const rungi_train_config *c;
 
     rung_device *device;
+    rung_device *devices[RUNGI_MAX_DEVICES]; // of data_parallel: [0] is `device`; else that alone
     rung_source *train_source, *val_source;
     rung_sampler *train_sampler, *val_sampler; // of a split; else NULL
     rung_loader *train_loader, *val_loader;
@@ -47,7 +52,8 @@ typedef struct rungi_session {
     int64_t classes;
     char **class_names; // classes of them, or NULL
 
-    rung_graph *graph;
+    rung_graph *graph; // of strategy pipeline: this rank's layers, and so of all that follows
+    rungi_session_stages *stages; // of strategy pipeline; else NULL
     rung_state *state;
     rungi_timeline *timeline;
     rungi_engine *engine;
@@ -56,10 +62,13 @@ typedef struct rungi_session {
 
     rung_segment *segments; // parameters in the order of the flat buffer
     int64_t n_segments;
-    rung_optimizer *optimizer;                     // of ddp.shard_optimizer: this rank's part
+    // Where it is cut over the ranks (rungi_session_shards_optimizer): this rank's part.
+    rung_optimizer *optimizer;
+    struct rungi_session_servers *servers;         // of ps.mode async; else NULL
     float *optimizer_state[RUNG_OPTIMIZER_STATES]; // of the device
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
+    float *heads; // of ddp.shard_optimizer: first gradients of each rank's part, shared; or NULL
     rung_schedule schedule; // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
@@ -145,16 +154,49 @@ enum { RUNGI_SESSION_TRANSFORMS = 16 };
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out);
 
+// session_replicas.c: makes the devices of data_parallel, which divide the threads; says what the
+// engine does with them.
+rung_status rungi_session_make_devices(rungi_session *s, const rung_device_options *options);
+rungi_replicas_options rungi_session_replicas(const rungi_session *s);
+// Shards of this rank's first device, and how many of them have an arena at once.
+int rungi_session_own_shards(const rungi_session *s);
+int rungi_session_arenas(const rungi_session *s);
+// Bytes that training takes of the first one for the others' sake, beside arenas.
+uint64_t rungi_session_replica_bytes(const rungi_session *s);
+// What the banner says of them; what they do in a step, with plans; and, after training, what each
+// one held and how busy it was.
+void rungi_session_replicas_text(const rungi_session *s, rungi_string *out);
+rung_status rungi_session_explain_replicas(const rungi_session *s, rungi_string *out);
+void rungi_session_balance_text(const rungi_session *s, rungi_string *out);
+
 // session_ranks.c: refuses, on all ranks and with both values, when a rank has another seed, data
 // set, network or batch than rank 0; then gives all of them rank 0's parameters and buffers.
 rung_status rungi_session_agree(rungi_session *s);
 
-// The optimizer's step: as rung_optimizer_step, which with ddp.shard_optimizer is followed by
-// giving this rank's parameters to the others.
+// ddp.sync_batch_norm. Refuses what it cannot be combined with.
+rung_status rungi_session_synchronize(const rungi_session *session, bool *synchronize_out);
+// The optimizer's step: as rung_optimizer_step, which is followed by giving this rank's parameters
+// to the others where the optimizer is cut over the ranks. Of ps.mode async: a push (grad_norm is
+// that of this rank's gradient).
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
                                         int64_t step, rung_optimizer_report *report_out);
-// Is the optimizer's state cut over the ranks? And this rank's part of it, or all.
+// session_servers.c, ps.mode async; else nothing happens, and *go_out is true. Before a step: waits
+// until this rank may take it (collective at the first one), with the newest weights. *go_out
+// false: all ranks end here, as one of them wanted (want_stop).
+bool rungi_session_is_async(const rungi_session *s);
+rung_status rungi_session_begin_step(rungi_session *s, int64_t step, bool *go_out);
+// Collective, after as many steps on all ranks: all have the servers' parameters then, and the same
+// running statistics.
+rung_status rungi_session_meet(rungi_session *s, int64_t step);
+
+// Samples that all ranks of ps.mode async have trained on. For rank 0.
+int64_t rungi_session_samples_of_all(const rungi_session *s);
+
+// Is the optimizer's state cut over the ranks (ddp.shard_optimizer, parameter servers)? And this
+// rank's part of it, or all.
 bool rungi_session_shards_optimizer(const rungi_session *s);
+// Are gradients summed for their owners alone (ddp.shard_optimizer)?
+bool rungi_session_owns_gradients(const rungi_session *s);
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
 // Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
 // apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is
@@ -164,26 +206,39 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather);
 float *rungi_session_optimizer_state(const rungi_session *s, int index);
 void rungi_session_part_optimizer(rungi_session *s, bool keep);
 
-// Samples of all ranks together: in a batch of those that train.accumulate adds up, which is also
-// what validation takes; and in what a step is on, as the training loader gives it.
+// Parts that a batch is cut into over the ranks: the stages of a pipeline all have the whole.
+static inline int rungi_session_parts(const rungi_session *s)
+{
+    return s->stages || s->c->train.strategy == RUNGI_STRATEGY_PIPELINE ? 1 : s->ranks;
+}
+
+// Samples of all ranks and devices together: in a batch of those that train.accumulate adds up,
+// which is also what validation takes; and in what a step is on, as the training loader gives it.
 static inline int64_t rungi_session_micro_batch(const rungi_session *s)
 {
     int64_t part = s->c->data.batch_per_device;
-    return part ? part * s->ranks : s->c->data.batch_size;
+    return part ? part * s->ranks * rungi_train_devices(s->c) : s->c->data.batch_size;
 }
 static inline int64_t rungi_session_batch(const rungi_session *s)
 {
     return rungi_session_micro_batch(s) * s->c->gradients.accumulate;
 }
+
+// Shards that a batch is cut into, of all ranks and devices.
+static inline int rungi_session_shards(const rungi_session *s)
+{
+    return s->c->exact ? (int)s->c->train.shards
+                       : (s->ranks > 1 ? s->ranks : rungi_train_devices(s->c));
+}
 // Shards of exact in what a step is on (part of what is trained), or train.shards.
-static inline int64_t rungi_session_shards(const rungi_session *s)
+static inline int64_t rungi_session_trained_shards(const rungi_session *s)
 {
     return s->c->train.shards * (s->c->exact ? s->c->gradients.accumulate : 1);
 }
-// Parts that such a batch is cut into.
-static inline int rungi_session_parts(const rungi_session *s, bool training)
+// Parts that a batch is cut into for the ranks to share, the rounds of training among them.
+static inline int rungi_session_cut(const rungi_session *s, bool training)
 {
-    int parts = s->c->exact ? (int)s->c->train.shards : s->ranks;
+    int parts = s->c->exact ? (int)s->c->train.shards : rungi_session_parts(s);
     return training ? parts * (int)s->c->gradients.accumulate : parts;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "train/session.h"
+#include "train/session_stages.h"
 
 rung_status rungi_session_pin(rungi_session *s, bool *pinned_out, rung_loader_memory *memory)
 {
@@ -50,15 +50,25 @@ rung_status rungi_session_make_feeder(rungi_session *s, rung_loader *loader,
     return status;
 }
 
+// In a pipeline the first stage alone reads batches.
+static bool reads(const rungi_session *s)
+{
+    return !s->stages || s->rank == 0;
+}
+
 rung_status rungi_session_next(rungi_session *s, int64_t step, rung_batch *batch_out)
 {
-    return s->feeder ? rungi_feeder_next(s->feeder, step, batch_out)
-                     : rung_loader_next(s->train_loader, batch_out);
+    if (reads(s))
+        RUNG_TRY(s->feeder ? rungi_feeder_next(s->feeder, step, batch_out)
+                           : rung_loader_next(s->train_loader, batch_out));
+    return s->stages ? rungi_session_share_batch(s, batch_out) : RUNG_OK;
 }
 
 void rungi_session_release(rungi_session *s, rung_batch *batch)
 {
-    if (s->feeder)
+    if (!reads(s))
+        *batch = (rung_batch){0};
+    else if (s->feeder)
         rungi_feeder_release(s->feeder, batch);
     else
         rung_loader_release(s->train_loader, batch);
@@ -66,19 +76,25 @@ void rungi_session_release(rungi_session *s, rung_batch *batch)
 
 rung_status rungi_session_seek(rungi_session *s, int64_t epoch, int64_t position)
 {
+    if (!reads(s))
+        return RUNG_OK;
     return s->feeder ? rungi_feeder_seek(s->feeder, epoch, position)
                      : rung_loader_seek(s->train_loader, epoch, position);
 }
 
 rung_status rungi_session_val_next(rungi_session *s, rung_batch *batch_out)
 {
-    return s->val_feeder ? rungi_feeder_next(s->val_feeder, 0, batch_out)
-                         : rung_loader_next(s->val_loader, batch_out);
+    if (reads(s))
+        RUNG_TRY(s->val_feeder ? rungi_feeder_next(s->val_feeder, 0, batch_out)
+                               : rung_loader_next(s->val_loader, batch_out));
+    return s->stages ? rungi_session_share_batch(s, batch_out) : RUNG_OK;
 }
 
 void rungi_session_val_release(rungi_session *s, rung_batch *batch)
 {
-    if (s->val_feeder)
+    if (!reads(s))
+        *batch = (rung_batch){0};
+    else if (s->val_feeder)
         rungi_feeder_release(s->val_feeder, batch);
     else
         rung_loader_release(s->val_loader, batch);
@@ -86,6 +102,8 @@ void rungi_session_val_release(rungi_session *s, rung_batch *batch)
 
 rung_status rungi_session_val_seek(rungi_session *s, int64_t epoch, int64_t position)
 {
+    if (!reads(s))
+        return RUNG_OK;
     return s->val_feeder ? rungi_feeder_seek(s->val_feeder, epoch, position)
                          : rung_loader_seek(s->val_loader, epoch, position);
 }

@@ -7,6 +7,8 @@
 #include "optim/optimizer.h"
 #include "train/session.h"
 #include "train/shards.h"
+#include "train/session_servers.h"
+#include "train/session_stages.h"
 
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)
@@ -14,14 +16,17 @@ static uint64_t beside_arenas(const rungi_session *s)
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
-    uint64_t shards = s->c->exact ? (uint64_t)(s->c->train.shards / s->ranks) : 1;
+    uint64_t shards = (uint64_t)rungi_session_own_shards(s);
     uint64_t rounds = (uint64_t)s->c->gradients.accumulate;
     uint64_t levels = s->c->exact ? (uint64_t)rungi_tree_levels((int)rounds) : 0;
+    if (s->stages && s->stages->micro > 1)
+        shards = 2; // gradients that are added
     uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     // Each of the two training plans (full and last batches) keeps statistics as large as the
     // running ones, for each shard.
     return flat * (1 + shards + levels) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
-           buffers * (1 + 2 * shards * (rounds > 1 ? 1 + rounds : 1));
+           buffers * (1 + 2 * shards * (rounds > 1 ? 1 + rounds : 1)) +
+           rungi_session_replica_bytes(s);
 }
 
 rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o)
@@ -39,21 +44,26 @@ rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_op
         return RUNG_OK;
     char beside_text[32], budget_text[32];
     uint64_t budget = (uint64_t)m->budget, beside = beside_arenas(s);
+    bool several = rungi_train_devices(s->c) > 1;
+    // Micro-batches that a stage of a pipeline keeps have an arena each, too.
+    int arenas = s->stages ? s->stages->info[s->rank].in_flight : rungi_session_arenas(s);
     RUNG_CHECK(
         beside < budget, RUNG_NO_MEMORY,
-        "memory.budget: weights, gradients and optimizer take %s, so that nothing is left of "
+        "memory.budget: weights, gradients and optimizer take %s%s%s, so that nothing is left of "
         "%s",
-        rungi_text_bytes(beside, beside_text, sizeof beside_text),
+        rungi_text_bytes(beside, beside_text, sizeof beside_text), several ? " of " : "",
+        several ? rung_device_name(s->device) : "",
         rungi_text_bytes(budget, budget_text, sizeof budget_text));
-    int threads = rung_device_threads(s->device), shards = (int)s->c->train.shards / s->ranks;
-    int workers = !s->c->exact ? 1 : threads < shards ? threads : shards;
-    o->budget = (budget - beside) / (uint64_t)workers;
+    o->budget = (budget - beside) / (uint64_t)arenas;
     return RUNG_OK;
 }
 
 rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_options *o)
 {
-    rungi_device_set_cap(s->device, (uint64_t)s->c->memory.budget);
+    for (int d = 0; d < rungi_train_devices(s->c); d++)
+        rungi_device_set_cap(s->devices[d], (uint64_t)s->c->memory.budget);
+    if (s->comm && rungi_config_is_async(s->c, s->ranks))
+        return rungi_session_make_servers(s, o);
     rungi_comm_part part = rungi_session_optimizer_part(s);
     uint64_t bytes = (uint64_t)part.count * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/source.h"
 #include "optim/optimizer.h"
-#include "train/session.h"
+#include "train/session_servers.h"
+#include "train/session_stages.h"
 
 // One "what\tvalue" a line: what training depends on.
 static void describe(const rungi_session *s, rungi_string *out)
@@ -16,13 +18,16 @@ static void describe(const rungi_session *s, rungi_string *out)
     const rungi_train_config *c = s->c;
     rungi_string_add(out, "the seed\t%" PRId64 "\n", c->seed);
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
-                     rung_state_param_count(s->state));
+                     rungi_session_param_count(s));
     rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_micro_batch(s));
     rungi_string_add(out, "train.accumulate\t%" PRId64 "\n", c->gradients.accumulate);
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else
         rungi_string_add(out, "exact\tfalse\n");
+    if (s->stages)
+        rungi_string_add(out, "the pipeline\t%s, %d micro-batches\n",
+                         rungi_pipeline_schedule_name(c->pipeline.schedule), s->stages->micro);
     const rung_source *sources[] = {s->train_source, s->val_source};
     for (int i = 0; i < 2; i++) {
         const char *what = i ? "validation" : "training";
@@ -100,33 +105,124 @@ rung_status rungi_session_agree(rungi_session *s)
     rungi_string_fini(&own);
     free(all);
     free(offsets);
-    return status == RUNG_OK ? share(s) : status;
+    return status == RUNG_OK && !s->stages ? share(s) : status; // stages have their own
+}
+
+rung_status rungi_session_synchronize(const rungi_session *s, bool *synchronize_out)
+{
+    const rungi_train_config *c = s->c;
+    const rungi_options *o = rungi_config_options(s->config);
+    bool found = false;
+    *synchronize_out = c->ddp.sync_batch_norm;
+    if (!c->ddp.sync_batch_norm)
+        return RUNG_OK;
+    if (c->exact && c->train.shards != s->ranks)
+        return rungi_options_fail(
+            o, "ddp.sync_batch_norm",
+            "needs a shard for each rank under exact: train.shards is %" PRId64
+            ", the number of ranks is %d",
+            c->train.shards, s->ranks);
+    for (size_t i = 0; i < s->graph->nodes.count; i++)
+        found |= s->graph->nodes.data[i].op->meets != NULL;
+    if (!found && s->rank == 0)
+        rungi_options_note(o, s->context, "ddp.sync_batch_norm",
+                           "ignored: the network has no batch normalization");
+    return RUNG_OK;
 }
 
 // ---- the optimizer, cut over the ranks ----------------------------------------------------------
 
+bool rungi_session_owns_gradients(const rungi_session *s)
+{
+    return s->comm && s->c->ddp.shard_optimizer && !rungi_config_has_servers(s->c, s->ranks);
+}
+
 bool rungi_session_shards_optimizer(const rungi_session *s)
 {
-    return s->comm && s->c->ddp.shard_optimizer;
+    return s->comm && (s->c->ddp.shard_optimizer || rungi_config_has_servers(s->c, s->ranks));
 }
 
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
 {
     int64_t size = s->state->flat_size;
+    if (rungi_config_has_servers(s->c, s->ranks)) {
+        int servers = rungi_config_servers(s->c, s->ranks);
+        int own = rungi_ps_hosted(s->ranks, servers, s->rank);
+        return own < 0 ? (rungi_comm_part){0, 0} : rungi_ps_range(size, servers, own);
+    }
     return rungi_session_shards_optimizer(s) ? rungi_comm_part_of(size, s->ranks, s->rank)
                                              : (rungi_comm_part){0, size};
+}
+
+// Every rank's part of data[the state's size] comes to all.
+static rung_status give_parts(const rungi_session *s, float *data, const char *label)
+{
+    int servers =
+        rungi_config_has_servers(s->c, s->ranks) ? rungi_config_servers(s->c, s->ranks) : s->ranks;
+    return rungi_exchange_pull(s->comm, servers, data, s->state->flat_size, label);
+}
+
+// The gradients that blocks of the norm need behind the end of a rank's part: the first ones of
+// each part come to all ranks.
+static rung_status share_heads(rungi_session *s)
+{
+    enum { HEAD = RUNGI_OPTIM_BLOCK };
+    rung_state *state = s->state;
+    int64_t all = (int64_t)s->ranks * HEAD;
+    if (!s->heads) {
+        void *room;
+        RUNG_TRY(rungi_comm_alloc(s->comm, (uint64_t)all * sizeof(float),
+                                  "first gradients of each part", &room));
+        s->heads = room;
+    }
+    for (int gathered = 0; gathered < 2; gathered++) {
+        for (int r = 0; r < s->ranks; r++) {
+            rungi_comm_part part = rungi_comm_part_of(state->flat_size, s->ranks, r);
+            size_t bytes = (size_t)(part.count < HEAD ? part.count : HEAD) * sizeof(float);
+            if (gathered && r != s->rank)
+                memcpy(state->grads + part.begin, s->heads + (int64_t)r * HEAD, bytes);
+            else if (!gathered && r == s->rank)
+                memcpy(s->heads + (int64_t)r * HEAD, state->grads + part.begin, bytes);
+        }
+        if (!gathered)
+            RUNG_TRY(rungi_comm_all_gather(s->comm, s->heads, all, RUNG_F32,
+                                           "first gradients of each part"));
+    }
+    return RUNG_OK;
+}
+
+// The norm of all ranks' gradients, with the bits that one rank's has: the same blocks, each summed
+// by one rank.
+static rung_status share_norm(rungi_session *s, const rung_optimizer_update *update)
+{
+    double *sums;
+    int64_t count;
+    RUNG_TRY(share_heads(s));
+    rungi_optimizer_part_sums(s->optimizer, s->state->grads, update->threads, &sums, &count);
+    return rungi_comm_all_reduce(s->comm, sums, count, RUNG_F64, RUNGI_COMM_SUM, "gradient norm");
 }
 
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
                                         int64_t step, rung_optimizer_report *report_out)
 {
     rung_state *state = s->state;
+    if (s->stages)
+        return rungi_session_update_stages(s, update, report_out);
+    if (s->servers)
+        return rungi_session_push(s, update, step, report_out);
+    int64_t began = rungi_now(s->context);
+    if (rungi_session_owns_gradients(s) && rungi_optimizer_needs_all(update)) {
+        rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
+        rung_status shared = share_norm(s, update);
+        rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
+        RUNG_TRY(shared);
+    }
     RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    rungi_engine_note_update(s->engine, rungi_now(s->context) - began);
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
-    rung_status status = rungi_comm_all_gather(s->comm, state->params, state->flat_size, RUNG_F32,
-                                               "updated parameters");
+    rung_status status = give_parts(s, state->params, "updated parameters");
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
     return status;
 }
@@ -143,8 +239,7 @@ rung_status rungi_session_join_optimizer(rungi_session *s, bool gather)
         if (!gather)
             continue;
         memcpy(s->whole_state[k] + begin, own, (size_t)(end - begin) * sizeof(float));
-        RUNG_TRY(rungi_comm_all_gather(s->comm, s->whole_state[k], size, RUNG_F32,
-                                       "the optimizer's state"));
+        RUNG_TRY(give_parts(s, s->whole_state[k], "the optimizer's state"));
     }
     return RUNG_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "train/session_stages.h"
 
 // ---- saving -----------------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@ void rungi_sources_fini(rungi_sources *s)
     rungi_array_fini(&s->list);
 }
 
-static rung_status add_source(rungi_sources *s, const char *name, rung_dtype dtype,
+rung_status rungi_sources_add(rungi_sources *s, const char *name, rung_dtype dtype,
                               const rung_shape *shape, const void *data)
 {
     rungi_safetensors_source source = {.name = name, .dtype = dtype, .shape = *shape, .data = data};
@@ -35,28 +36,42 @@ static const char *state_name(rungi_sources *s, const char *parameter, const cha
     return name;
 }
 
+rung_status rungi_sources_add_state(rungi_sources *s, const char *parameter, const char *state,
+                                    const rung_shape *shape, const float *data)
+{
+    const char *name = state_name(s, parameter, state);
+    RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
+    return rungi_sources_add(s, name, RUNG_F32, shape, data);
+}
+
 rung_status rungi_session_model(const rungi_session *s, rungi_sources *out)
 {
+    if (s->stages)
+        return rungi_session_stages_model(s, out);
     for (int i = 0; i < rung_state_count(s->state); i++) {
         rung_state_entry e = rung_state_at(s->state, i);
-        RUNG_TRY(add_source(out, e.name, e.dtype, &e.shape, e.data));
+        RUNG_TRY(rungi_sources_add(out, e.name, e.dtype, &e.shape, e.data));
     }
     return RUNG_OK;
 }
 
-rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out)
+// Of this rank's own parameters.
+static rung_status own_optimizer(const rungi_session *s, rungi_sources *out)
 {
     for (int k = 0; k < rung_optimizer_state_count(s->optimizer); k++)
         for (int64_t i = 0; i < s->n_segments; i++) {
             rung_state_entry e;
             rung_state_find(s->state, s->segments[i].name, &e);
-            const char *name =
-                state_name(out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k));
-            RUNG_CHECK(name, RUNG_NO_MEMORY, "no memory for a checkpoint");
-            const float *data = rungi_session_optimizer_state(s, k);
-            RUNG_TRY(add_source(out, name, RUNG_F32, &e.shape, data + s->segments[i].begin));
+            RUNG_TRY(rungi_sources_add_state(
+                out, s->segments[i].name, rung_optimizer_state_name(s->optimizer, k), &e.shape,
+                rungi_session_optimizer_state(s, k) + s->segments[i].begin));
         }
     return RUNG_OK;
+}
+
+rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out)
+{
+    return s->stages ? rungi_session_stages_optimizer(s, out) : own_optimizer(s, out);
 }
 
 // ---- loading ----------------------------------------------------------------------------------
@@ -84,7 +99,7 @@ rung_status rungi_session_load_optimizer(rungi_session *s, rungi_checkpoint *che
                rungi_checkpoint_path(checkpoint));
     rungi_sources wanted = {0};
     RUNG_TRY(rungi_session_join_optimizer(s, false));
-    rung_status status = rungi_session_optimizer(s, &wanted);
+    rung_status status = own_optimizer(s, &wanted);
     for (size_t i = 0; status == RUNG_OK && i < wanted.list.count; i++) {
         const rungi_safetensors_source *w = &wanted.list.data[i];
         rung_view view = {w->dtype, w->shape, (void *)w->data};

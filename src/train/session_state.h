@@ -19,6 +19,11 @@ typedef struct rungi_sources {
 rung_status rungi_session_model(const rungi_session *s, rungi_sources *out);
 rung_status rungi_session_optimizer(const rungi_session *s, rungi_sources *out);
 void rungi_sources_fini(rungi_sources *sources);
+// Add one tensor, borrowed; the second an optimizer's state of a parameter, under both names.
+rung_status rungi_sources_add(rungi_sources *s, const char *name, rung_dtype dtype,
+                              const rung_shape *shape, const void *data);
+rung_status rungi_sources_add_state(rungi_sources *s, const char *parameter, const char *state,
+                                    const rung_shape *shape, const float *data);
 
 // Read them. Errors name the checkpoint and what is missing; some tensors may have been read then.
 rung_status rungi_session_load_model(rungi_session *s, rungi_checkpoint *checkpoint);

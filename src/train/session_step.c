@@ -7,9 +7,15 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
                                     const rung_optimizer_update *update, double *loss_out)
 {
     rungi_feed feeds[RUNG_MAX_FIELDS];
+    s->batch_count = batch->count;
+    if (s->servers && !batch->count) { // a short batch may leave a worker without samples
+        *loss_out = 0;
+        return RUNG_OK;
+    }
     rungi_batch_view view = {.count = batch->count,
                              .global_count = batch->global_count,
                              .begin = batch->begin,
+                             .alone = s->servers != NULL,
                              .stop = s->want_stop,
                              .waited = s->waited,
                              .feeds = feeds,
@@ -34,6 +40,11 @@ rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_
                                double *loss_out)
 {
     rung_optimizer_update update = rungi_session_update(s, step);
+    bool go;
+    RUNG_TRY(rungi_session_begin_step(s, step, &go));
+    s->stopped = !go;
+    if (!go)
+        return RUNG_OK;
     RUNG_TRY(rungi_session_gradients(s, batch, step, &update, loss_out));
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, step);
     rung_status status = rungi_session_update_params(s, &update, step, NULL);

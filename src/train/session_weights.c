@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "formats/checkpoint_folder.h"
-#include "train/session.h"
+#include "train/session_stages.h"
 
 // Where the weights are read from: a file of its own, or one of a checkpoint's.
 typedef struct weights {
@@ -95,8 +95,11 @@ static rung_status check_patterns(const rungi_session *s)
     const rungi_texts *patterns = &s->c->model.weights_except;
     for (size_t k = 0; k < patterns->count; k++) {
         bool matches = false;
-        for (int i = 0; i < rung_state_count(s->state) && !matches; i++)
-            matches = rungi_text_match(patterns->data[k], rung_state_at(s->state, i).name);
+        const rung_graph *g = rungi_session_whole(s);
+        for (size_t i = 1; i < g->values.count && !matches; i++)
+            matches = (g->values.data[i].kind == RUNGI_VALUE_PARAM ||
+                       g->values.data[i].kind == RUNGI_VALUE_BUFFER) &&
+                      rungi_text_match(patterns->data[k], g->values.data[i].name);
         RUNG_CHECK(matches, RUNG_CONFIG, "model.weights_except: no tensor of %s matches '%s'",
                    s->c->model.name, patterns->data[k]);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixed tree in which what the shards of a batch give is added.
+// How a batch is cut by weights, and the fixed tree in which what its shards give is added.
 #ifndef RUNGI_TRAIN_SHARDS_H
 #define RUNGI_TRAIN_SHARDS_H
 
@@ -13,6 +13,15 @@ enum { RUNGI_TREE_BLOCK = 2048 }; // floats added at a time: they stay in the fi
 // indexes: (0 + 1) + (2 + 3), ... The other buffers are used up. The tree depends on `count` alone.
 void rungi_tree_add(float *const *buffers, int count, int64_t begin, int64_t end);
 
+// The same where parts of the tree have been added already: buffers[i] holds the sum of the
+// blocks[i] (a power of two) leaves from i on, and 0 stands for those within a block.
+void rungi_tree_add_blocks(float *const *buffers, const int *blocks, int count, int64_t begin,
+                           int64_t end);
+
+// Part `index` of `count` samples cut in proportion to weights[parts], all above 0: within one
+// sample of the exact share, but that no part is empty before there are fewer samples than parts;
+// then the last ones are.
+rungi_shard rungi_share_of(int64_t count, const double *weights, int parts, int index);
 // The same tree over sums that come one after the other, with a buffer for each of its levels
 // alone: a counter in base two. `sum` is number `round`, from 0 on: what it completes is added to
 // it, and the result is kept in levels[...]; of the last one everything that is kept is added to

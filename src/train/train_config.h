@@ -10,6 +10,7 @@
 #include "rung/models.h"
 #include "rung/optim.h"
 #include "rung/plan.h"
+#include "train/pipeline_schedule.h"
 
 // In comments: the words of a key and how they are stored.
 
@@ -23,9 +24,10 @@ typedef struct rungi_device_config {
     int64_t threads; // auto: 0
     rungi_texts list;
     rungi_copy copy;
-    int64_t copy_delay; // nanoseconds
-    double copy_rate;   // GB/s; 0: as fast as memory
-    double op_rate;     // GFLOP/s; 0: as fast as it is
+    int64_t copy_delay;   // nanoseconds
+    double copy_rate;     // GB/s; 0: as fast as memory
+    double op_rate;       // GFLOP/s; 0: as fast as it is
+    rungi_reals slowdown; // of each rank; none: all are as fast
 } rungi_device_config;
 
 typedef enum rungi_data_origin {
@@ -70,6 +72,7 @@ typedef struct rungi_data_config {
     bool drop_last;
     int64_t num_workers; // auto: -1
     int64_t prefetch_factor;
+    int64_t worker_nice;
     bool pin_memory, non_blocking;
     int64_t pin_limit; // bytes
     rungi_augment_on augment_on;
@@ -174,6 +177,9 @@ typedef enum rungi_strategy {
     RUNGI_STRATEGY_AUTO, // ddp with several ranks, else single
     RUNGI_STRATEGY_SINGLE,
     RUNGI_STRATEGY_DDP,
+    RUNGI_STRATEGY_DATA_PARALLEL,
+    RUNGI_STRATEGY_PIPELINE,
+    RUNGI_STRATEGY_PARAMETER_SERVER,
 } rungi_strategy;
 
 // What validation measures.
@@ -209,16 +215,51 @@ typedef struct rungi_gradients_config {
     bool log_layers;
     bool allow_unused;
 } rungi_gradients_config;
+enum { RUNGI_ALL_RANKS = -1 };
 
 typedef struct rungi_ddp_config {
     bool overlap;
+    bool sync_batch_norm;
     bool shard_optimizer;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
     int64_t link_delay;  // nanoseconds
     double link_rate;    // GB/s; 0: as fast as memory
+    int64_t link_rank;   // the rank that has such a link; all: RUNGI_ALL_RANKS
 } rungi_ddp_config;
+
+typedef enum rungi_replica_norm {
+    RUNGI_REPLICA_NORM_AVERAGE,
+    RUNGI_REPLICA_NORM_FIRST,
+} rungi_replica_norm;
+
+enum { RUNGI_MAX_DEVICES = 64 }; // of data_parallel
+
+typedef struct rungi_data_parallel_config {
+    int64_t output_device; // index in device.list
+    bool parallel_criterion;
+    rungi_reals device_weights; // one a device, or none
+    rungi_replica_norm batch_norm;
+} rungi_data_parallel_config;
+enum { RUNGI_DDP_BUCKET = 25 << 20 }; // the default of ddp.bucket_size
+
+typedef struct rungi_pipeline_config {
+    rungi_pipeline_schedule schedule;
+    int64_t micro_batches;    // auto: 0
+    rungi_texts split_points; // or "auto"
+} rungi_pipeline_config;
+typedef enum rungi_ps_mode {
+    RUNGI_PS_SYNC,
+    RUNGI_PS_ASYNC,
+} rungi_ps_mode;
+
+// Of strategy parameter_server.
+typedef struct rungi_ps_config {
+    rungi_ps_mode mode;
+    int64_t servers;   // auto: 0
+    int64_t staleness; // none: -1
+} rungi_ps_config;
 
 typedef struct rungi_checkpoint_config {
     int64_t every; // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
@@ -265,6 +306,9 @@ typedef struct rungi_train_config {
     rungi_loop_config train;
     rungi_gradients_config gradients;
     rungi_ddp_config ddp;
+    rungi_data_parallel_config data_parallel;
+    rungi_pipeline_config pipeline;
+    rungi_ps_config ps;
     rungi_checkpoint_config checkpoint;
     rungi_plan_config plan;
     rungi_memory_config memory;
@@ -284,6 +328,39 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
 rung_status rungi_train_config_check_ranks(const rungi_options *options,
                                            const rungi_train_config *values, int64_t ranks,
                                            int64_t local);
+
+// Checks what train.strategy data_parallel needs, and that its keys are left alone without it.
+rung_status rungi_train_config_check_replicas(const rungi_options *options,
+                                              const rungi_train_config *values,
+                                              rung_context *context);
+
+// Devices that share each batch within a rank: those of data_parallel, else one.
+static inline int rungi_train_devices(const rungi_train_config *values)
+{
+    return values->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL ? (int)values->device.list.count
+                                                                  : 1;
+}
+// config_pipeline.c: the same for train.strategy pipeline; and a notice for keys of pipeline.*
+// without it.
+rung_status rungi_train_config_check_pipeline(const rungi_options *options,
+                                              const rungi_train_config *values, int64_t ranks);
+void rungi_train_config_note_pipeline(const rungi_options *options,
+                                      const rungi_train_config *values, rung_context *context);
+// Does pipeline.split_points name layers?
+bool rungi_config_splits(const rungi_train_config *values);
+// Micro-batches of a batch.
+int64_t rungi_config_micro_batches(const rungi_train_config *values, int64_t ranks, int64_t batch);
+// config_ps.c: checks strategy parameter_server; and what there must be one of for each rank, once
+// it is known how many there are.
+rung_status rungi_train_config_check_ps(const rungi_options *options,
+                                        const rungi_train_config *values, rung_context *context);
+rung_status rungi_train_config_check_counts(const rungi_options *options,
+                                            const rungi_train_config *values, int64_t ranks);
+// Does such a configuration train with parameter servers, and without steps in common?
+bool rungi_config_has_servers(const rungi_train_config *values, int64_t ranks);
+bool rungi_config_is_async(const rungi_train_config *values, int64_t ranks);
+// Servers: ps.servers, or one with each rank.
+int rungi_config_servers(const rungi_train_config *values, int64_t ranks);
 
 // The values of a configuration, borrowed; they change with it.
 const rungi_train_config *rungi_config_values(const rung_config *config);

@@ -114,9 +114,14 @@ static rung_status make_ranks(rung_context *context, const origin *o, rung_train
 static rung_status launch(rung_context *context, const origin *o, rung_trainer **trainer_out)
 {
     rung_trainer *t = NULL;
-    rung_status status = rungi_crew_wanted(rungi_config_values(o->config))
-                             ? make_ranks(context, o, &t)
-                             : make_whole(context, o, NULL, &t);
+    const rungi_train_config *c = rungi_config_values(o->config);
+    rung_status status;
+    if (rungi_crew_wanted(c)) {
+        status = make_ranks(context, o, &t);
+    } else {
+        RUNG_TRY(rungi_train_config_check_counts(rungi_config_options(o->config), c, 1));
+        status = make_whole(context, o, NULL, &t);
+    }
     if (status != RUNG_OK) {
         rung_error error = *rung_error_last();
         rung_trainer_destroy(&t);
@@ -148,6 +153,8 @@ void rung_trainer_destroy(rung_trainer **trainer)
     free(t->confusion);
     free(t->seen);
     free(t->layers);
+    rungi_exchanged_fini(&t->exchanged);
+    rungi_string_fini(&t->trace);
     free(t->run);
     free(t);
     rungi_crew_destroy(&crew);
@@ -251,7 +258,7 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
     RUNG_TRY(must_equal(state, where, "seed", s->c->seed, "seed"));
-    RUNG_TRY(must_equal(state, where, "shards", rungi_session_shards(s),
+    RUNG_TRY(must_equal(state, where, "shards", rungi_session_trained_shards(s),
                         s->c->exact && s->c->gradients.accumulate > 1
                             ? "train.shards times train.accumulate"
                             : "train.shards"));
@@ -269,9 +276,10 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
                   "the instruction set is %s now, the run was begun with %s: rounding will differ",
                   own_isa, isa);
     if (!exact)
-        RUNG_TRY(note_number(t, state, where, "ranks", s->ranks,
-                             "the number of ranks (which rounding, and the statistics of batch "
-                             "normalization, depend on without exact)"));
+        RUNG_TRY(note_number(
+            t, state, where, "ranks", s->ranks * rungi_train_devices(s->c),
+            "the number of ranks or devices (which rounding, and the statistics of batch "
+            "normalization, depend on without exact)"));
     if (!exact)
         RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
                              "the number of threads (which rounding depends on without exact)"));

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "comm/clock_offset.h"
 #include "formats/checkpoint_folder.h"
 #include "formats/jsonl.h"
 #include "formats/tfevents.h"
@@ -31,7 +32,24 @@ typedef struct rungi_window {
     int64_t steps, samples;
     double loss;
     int64_t ns[RUNG_TIME_PARTS];
+    int64_t hidden[RUNG_TIME_PARTS];
 } rungi_window;
+
+// A rank's exchange since fit began.
+typedef struct rungi_rank_numbers {
+    double steps;
+    double exposed, hidden; // nanoseconds
+    double moved;           // bytes, since its communicator was made
+    double clock, clock_error;
+} rungi_rank_numbers;
+
+// What several ranks exchanged, brought together at the end of fit.
+typedef struct rungi_exchanged {
+    rungi_clock_offset clock;  // this rank's
+    int ranks, buckets;        // 0: not brought together
+    rungi_rank_numbers *rank;  // [ranks]
+    rungi_bucket_sums *bucket; // [buckets]: of all ranks
+} rungi_exchanged;
 
 enum {
     RUNGI_WINDOW_LOG,   // since the last STEP
@@ -50,9 +68,10 @@ struct rung_trainer {
     bool resumed;
     rungi_progress at;
     atomic_int stop;
-    bool agreed;   // several ranks: one of them was asked to stop
-    bool stopped;  // fit ends because of that
-    int straggler; // rank that was told to be slow; -1: none
+    bool agreed;     // several ranks: one of them was asked to stop
+    bool stopped;    // fit ends because of that
+    int straggler;   // rank that was told to be slow; -1: none
+    int64_t counted; // ps.mode async, rank 0: samples of all workers so far
 
     size_t bad_listed; // of the session's bad samples
 
@@ -68,6 +87,8 @@ struct rung_trainer {
     rungi_checkpoints *checkpoints;
     rungi_jsonl *metrics;
     rungi_tfevents *events;
+    rungi_exchanged exchanged;
+    rungi_string trace; // rank 0: events of all ranks' timelines
 
     struct rungi_layer_log *layers; // by segment of the optimizer
     int64_t layers_step;            // that they were measured at; -1: none
@@ -134,15 +155,42 @@ bool rungi_trainer_writes(const rung_trainer *t);
 // After a step: tells of a rank that the others wait for, once, until another one is slow or all
 // are equal again. Done by rank 0; not collective.
 void rungi_trainer_watch_balance(rung_trainer *t);
-// Writes ranks.json: what each rank's time before the exchange went to, and how unequal they were.
-// Not collective.
-rung_status rungi_trainer_write_balance(const rung_trainer *t);
 // Every rank goes on from the same step.
 rung_status rungi_trainer_same_step(rung_trainer *t);
 // `values` become the sums over the ranks.
 rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, const char *label);
+// A call returned `status`, with this rank's error record, on each rank: when one has failed, all
+// do, with the first one's message.
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status);
 // The rank at fault, whose error record says why, tells all: they fail with its message.
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank);
+
+// trainer_pipeline.c: adds how busy the stages were to ranks.json; nothing without a pipeline.
+void rungi_trainer_pipeline_json(const rung_trainer *t, json_t *o);
+// RUNG_DIVERGED naming the first tensor of a joined checkpoint that is not finite.
+rung_status rungi_trainer_check_stages(const rung_trainer *t);
+// trainer_servers.c: workers of ps.mode async. `samples`: those of all workers since this was last
+// asked, on rank 0, and this rank's in the step elsewhere; of other strategies those of the batch.
+int64_t rungi_trainer_samples(rung_trainer *t, const rung_batch *batch);
+// Collective: as rungi_session_meet, and what was done so far is counted.
+rung_status rungi_trainer_meet(rung_trainer *t);
+// Adds what the scheduler knows of the workers to a line of metrics.jsonl; writes ranks.json and
+// staleness.svg. Not collective; nothing of other strategies.
+void rungi_trainer_servers_json(const rung_trainer *t, json_t *o);
+rung_status rungi_trainer_servers_write(const rung_trainer *t);
+// The same as a line a worker; NULL of other strategies. Freed by the caller.
+rung_status rungi_trainer_servers_text(const rung_trainer *t, char **text_out);
+// trainer_exchange.c: brings together what the ranks exchanged, at the end of fit (collective; does
+// nothing with one rank), and writes ranks.json: where each rank's time went, how unequal they
+// were, what became of the buckets (not collective).
+rung_status rungi_trainer_gather_exchange(rung_trainer *t);
+rung_status rungi_trainer_write_ranks(const rung_trainer *t);
+void rungi_exchanged_fini(rungi_exchanged *e);
+
+// trainer_trace.c: the timelines of all ranks on rank 0 (collective, after the above; does nothing
+// with one rank), and trace.json: of all ranks, or where that was not called of this one.
+rung_status rungi_trainer_gather_trace(rung_trainer *t);
+rung_status rungi_trainer_write_trace(const rung_trainer *t);
 
 // trainer_eval.c
 rung_status rungi_trainer_evaluate_own(rung_trainer *t, rung_eval_result *result_out);

@@ -53,6 +53,8 @@ static bool name_bad_state(const rung_trainer *t, bool buffers, rungi_string *ou
 
 rung_status rungi_trainer_check_finite(const rung_trainer *t)
 {
+    if (t->s->stages)
+        return rungi_trainer_check_stages(t);
     rungi_string what = {0};
     bool bad = name_bad_state(t, false, &what) || name_bad_state(t, true, &what);
     for (int k = 0; !bad && k < rung_optimizer_state_count(t->s->optimizer); k++)
@@ -95,8 +97,8 @@ static bool name_bad_input(const rung_trainer *t, const rung_batch *batch, rungi
     return false;
 }
 
-static bool name_bad_output(const rung_trainer *t, const rung_plan *plan,
-                            const rungi_instance *instance, int step, rungi_string *out)
+static bool name_bad_output(const rung_plan *plan, const rungi_instance *instance, int step,
+                            rungi_string *out)
 {
     const rungi_query *q = &plan->steps.data[step].q;
     for (int k = 0; k < q->op->n_out; k++) {
@@ -107,7 +109,7 @@ static bool name_bad_output(const rung_trainer *t, const rung_plan *plan,
         if (bad < 0)
             continue;
         rungi_string_add(out, "the first tensor at fault is the output of %s (%s)",
-                         t->s->graph->nodes.data[q->node].name, value_text(data[bad]));
+                         plan->graph->nodes.data[q->node].name, value_text(data[bad]));
         return true;
     }
     return false;
@@ -123,8 +125,11 @@ static bool name_bad_layer(const rung_trainer *t, rungi_string *out)
         for (int i = 0; i < plan->n_forward; i++) {
             if (rungi_instance_run(instance, i, i + 1) != RUNG_OK)
                 return false;
-            if (name_bad_output(t, plan, instance, i, out))
-                return true;
+            if (!name_bad_output(plan, instance, i, out))
+                continue;
+            if (rungi_engine_devices(t->s->engine) > 1)
+                rungi_string_add(out, " on %s", rung_device_name(plan->device));
+            return true;
         }
     return false;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 enum { HARVEST_BATCHES = 256 }; // at most so many batches are left to the timeline
@@ -66,7 +67,7 @@ static rung_status run(rung_trainer *t, tally *sum)
                                  .step = (uint64_t)t->at.step};
         rung_status status = rungi_engine_eval(s->engine, &view, &loss);
         sum->loss += loss * (double)batch.global_count;
-        if (status == RUNG_OK && batch.count)
+        if (status == RUNG_OK && batch.count && rungi_session_has_logits(s))
             status = count_batch(t, &batch, sum);
         rungi_session_val_release(s, &batch);
         RUNG_TRY(status);

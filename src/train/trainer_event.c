@@ -17,8 +17,10 @@ void rungi_windows_harvest(rung_trainer *t)
     int64_t now = rungi_trainer_now(t);
     rungi_timeline_between(t->s->timeline, t->harvested, now, &b);
     for (int i = 0; i < RUNGI_WINDOWS; i++)
-        for (int p = 0; p < RUNG_TIME_PARTS; p++)
+        for (int p = 0; p < RUNG_TIME_PARTS; p++) {
             t->windows[i].ns[p] += b.ns[p];
+            t->windows[i].hidden[p] += b.hidden[p];
+        }
     t->harvested = now;
 }
 
@@ -80,6 +82,7 @@ static void fill(const rungi_window *w, rung_train_event *e)
     double per = e->kind == RUNG_EVENT_END || !w->steps ? 1 : (double)w->steps, seconds = 0;
     for (int i = 0; i < RUNG_TIME_PARTS; i++) {
         e->ms[i] = (double)w->ns[i] * 1e-6 / per;
+        e->hidden_ms[i] = (double)w->hidden[i] * 1e-6 / per;
         if (i != RUNGI_TIME_EVAL && i != RUNGI_TIME_CHECKPOINT)
             seconds += (double)w->ns[i] * 1e-9;
     }

@@ -77,7 +77,8 @@ rung_status rungi_trainer_layers_look(rung_trainer *t, const rung_optimizer_upda
                                       const rung_optimizer_report *report)
 {
     const rungi_session *s = t->s;
-    if (isnan(report->grad_norm) || !report->applied)
+    bool elsewhere = !s->optimizer || s->c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER;
+    if (elsewhere || isnan(report->grad_norm) || !report->applied)
         return RUNG_OK;
     for (int64_t i = 0; i < s->n_segments; i++) {
         struct rungi_layer_log *l = &t->layers[i];

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "measure/resident.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 enum {
@@ -74,10 +75,11 @@ static rung_status write_checkpoint(rung_trainer *t, bool best, bool last)
 static rung_status save(rung_trainer *t, bool best, bool last)
 {
     rungi_session *s = t->s;
-    bool cut = rungi_session_shards_optimizer(s);
+    bool cut = rungi_session_shards_optimizer(s) || s->stages;
     if (!t->run || (!t->checkpoints && !cut) || t->saved_step == t->at.step)
         return RUNG_OK;
-    rung_status status = rungi_session_join_optimizer(s, true);
+    rung_status status =
+        s->stages ? rungi_session_join_stages(s, false) : rungi_session_join_optimizer(s, true);
     if (status == RUNG_OK && t->checkpoints) {
         if (s->comm)
             rungi_comm_busy(s->comm, "saving a checkpoint");
@@ -86,6 +88,8 @@ static rung_status save(rung_trainer *t, bool best, bool last)
             rungi_comm_busy(s->comm, NULL);
     }
     rungi_session_part_optimizer(s, false);
+    if (s->stages)
+        rungi_session_part_stages(s);
     if (status == RUNG_OK && cut) // the others do not know whether it was left out
         status = rungi_comm_broadcast(s->comm, &t->saved_step, sizeof t->saved_step, 0,
                                       "the last checkpoint's step");
@@ -159,10 +163,11 @@ static rung_optimizer_update update_of(rung_trainer *t)
 static rung_status lost(rung_trainer *t, const rung_batch *batch, double loss)
 {
     int bad = rungi_engine_bad_rank(t->s->engine);
+    bool alone = !t->s->comm || rungi_session_is_async(t->s);
     rung_status status = RUNG_DIVERGED;
-    if (bad == t->s->rank || !t->s->comm)
+    if (bad == t->s->rank || alone)
         status = rungi_trainer_diverged(t, batch, loss, NULL);
-    return t->s->comm ? rungi_trainer_share_failure(t, bad < 0 ? 0 : bad) : status;
+    return !alone ? rungi_trainer_share_failure(t, bad < 0 ? 0 : bad) : status;
 }
 
 static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_optimizer_update *u,
@@ -174,9 +179,10 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     rung_optimizer_report report;
     rung_status status = rungi_session_update_params(s, u, t->at.step, &report);
     if (status == RUNG_DIVERGED)
-        return rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
-    if (status != RUNG_OK)
-        return rungi_fail_prefix("step %" PRId64, t->at.step + 1);
+        status = rungi_trainer_diverged(t, batch, loss, rung_error_last()->message);
+    else if (status != RUNG_OK)
+        rungi_fail_prefix("step %" PRId64, t->at.step + 1);
+    RUNG_TRY(s->stages ? rungi_trainer_agree(t, status) : status);
     t->last_lr = u->rates.lr;
     t->last_loss = loss;
     if (u->want_norm || u->max_grad_norm > 0)
@@ -189,16 +195,18 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     rungi_session *s = t->s;
     double loss;
     rung_optimizer_update u = update_of(t);
-    s->want_stop = atomic_load(&t->stop);
     RUNG_TRY(rungi_session_gradients(s, batch, t->at.step, &u, &loss));
-    t->agreed = rungi_engine_stop(s->engine);
-    rungi_trainer_watch_balance(t);
+    if (!rungi_session_is_async(s)) {
+        t->agreed = rungi_engine_stop(s->engine);
+        rungi_trainer_watch_balance(t);
+    }
     rungi_timeline_begin(s->timeline, RUNGI_QUEUE_HOST, RUNGI_TIME_OPTIMIZER, t->at.step);
     rung_status status = update(t, batch, &u, loss);
     rungi_timeline_end(s->timeline, RUNGI_QUEUE_HOST);
     RUNG_TRY(status);
-    rungi_windows_step(t, batch->global_count, loss);
-    t->at.samples += batch->global_count;
+    int64_t samples = rungi_trainer_samples(t, batch);
+    rungi_windows_step(t, samples, loss);
+    t->at.samples += samples;
     t->at.epoch = batch->epoch;
     t->at.position = batch->position + batch->global_count + batch->left_out;
     t->at.step++;
@@ -223,13 +231,14 @@ static rung_status next_batch(rung_trainer *t, rung_batch *batch)
 // Counts which samples an epoch has trained on.
 static void cover(rung_trainer *t, const rung_batch *batch)
 {
+    bool others = t->s->stages && t->s->rank; // all of rank 0's samples
     if (!t->seen || t->s->c->train.overfit_one_batch)
         return;
     if (batch->position == 0) {
         memset(t->seen, 0, (size_t)t->s->train_source->count);
         t->covered = true;
     }
-    for (int64_t i = 0; i < batch->count; i++)
+    for (int64_t i = 0; i < batch->count && !others; i++)
         t->seen[batch->samples[i]] += t->seen[batch->samples[i]] < 255;
 }
 
@@ -274,12 +283,16 @@ static rung_status after_step(rung_trainer *t, bool epoch_ended)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
     else
         RUNG_TRY(show_progress(t));
+    bool eval = due(c->train.eval_every, t->at.step, epoch_ended) ||
+                (last && c->train.eval_every != RUNGI_NEVER);
+    bool checkpoint = due(c->checkpoint.every, t->at.step, epoch_ended);
+    if (epoch_ended || eval || checkpoint || last)
+        RUNG_TRY(rungi_trainer_meet(t));
     if (epoch_ended)
         RUNG_TRY(tell_epoch(t));
-    if (due(c->train.eval_every, t->at.step, epoch_ended) ||
-        (last && c->train.eval_every != RUNGI_NEVER))
+    if (eval)
         RUNG_TRY(validate(t));
-    return due(c->checkpoint.every, t->at.step, epoch_ended) ? save(t, false, last) : RUNG_OK;
+    return checkpoint ? save(t, false, last) : RUNG_OK;
 }
 
 static rung_status steps(rung_trainer *t)
@@ -288,7 +301,13 @@ static rung_status steps(rung_trainer *t)
     rung_status status = RUNG_OK;
     bool overfit = t->s->c->train.overfit_one_batch;
     while (status == RUNG_OK && t->at.step < t->s->total_steps && !t->at.stopped_early) {
-        if (t->s->comm ? t->agreed : atomic_load(&t->stop)) {
+        bool go = !(t->s->comm ? t->agreed : atomic_load(&t->stop));
+        t->s->want_stop = atomic_load(&t->stop);
+        if (go)
+            status = rungi_session_begin_step(t->s, t->at.step, &go);
+        if (status != RUNG_OK)
+            break;
+        if (!go) {
             status = RUNG_CANCELLED;
             t->stopped = true;
             break;
@@ -336,7 +355,8 @@ static rung_status prepare(rung_trainer *t)
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
     RUNG_TRY(rungi_trainer_layers_begin(t));
     rungi_trainer_loader_begin(t);
-    RUNG_TRY(rung_loader_start(t->s->train_loader));
+    if (!t->s->stages || t->s->rank == 0)
+        RUNG_TRY(rung_loader_start(t->s->train_loader));
     if (t->s->val_loader && t->s->c->train.eval_every != RUNGI_NEVER)
         RUNG_TRY(prepare_plans(t, t->s->val_loader, false));
     RUNG_TRY(prepare_plans(t, t->s->train_loader, true));
@@ -355,9 +375,12 @@ static rung_status conclude(rung_trainer *t, rung_status status)
 {
     if (status != RUNG_OK && !t->stopped) // RUNG_CANCELLED may be another rank's failure, too
         return status;
+    RUNG_TRY(rungi_trainer_meet(t));
     if (t->windows[RUNGI_WINDOW_LOG].steps > 0)
         RUNG_TRY(tell(t, RUNG_EVENT_STEP));
     RUNG_TRY(save(t, false, true));
+    RUNG_TRY(rungi_trainer_gather_exchange(t));
+    RUNG_TRY(rungi_trainer_gather_trace(t));
     return status;
 }
 
@@ -370,13 +393,24 @@ static rung_status tell_end(rung_trainer *t, rung_status status)
     e.peak_live = memory.peak_live;
     e.peak_reserved = memory.peak_reserved;
     e.peak_resident = rungi_peak_resident();
+    rungi_string devices = {0};
+    if (rungi_engine_devices(t->s->engine) > 1) {
+        rungi_session_balance_text(t->s, &devices);
+        e.devices = rungi_string_text(&devices);
+    }
     if (status == RUNG_CANCELLED && t->stopped)
         e.note = "stopped";
     else if (status != RUNG_OK)
         e.note = error.message;
     else if (t->at.stopped_early)
         e.note = "early stopping";
-    rung_status sent = rungi_event_send(t, &e);
+    char *workers = NULL;
+    rung_status sent = rungi_trainer_servers_text(t, &workers);
+    e.workers = workers;
+    if (sent == RUNG_OK)
+        sent = rungi_event_send(t, &e);
+    free(workers);
+    rungi_string_fini(&devices);
     if (status == RUNG_OK)
         return sent;
     return status == RUNG_CANCELLED && t->stopped ? status : rungi_fail_adopt(&error);
@@ -388,6 +422,8 @@ static rung_status fit(rung_trainer *t, const rung_observer *observer)
     t->began = t->shown = rungi_trainer_now(t);
     t->steps_before = t->at.step;
     t->stopped = t->agreed = false;
+    rungi_exchanged_fini(&t->exchanged);
+    t->trace.size = 0;
     t->last_norm = t->last_lr = t->last_loss = t->logged_loss = NAN;
     rungi_windows_begin(t);
     rung_status status = prepare(t);

@@ -11,6 +11,7 @@
 #include "formats/svg_chart.h"
 #include "graph/history.h"
 #include "measure/resident.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 // What is held during the whole step.
@@ -45,6 +46,8 @@ static rung_status collect(history *h)
     h->workers = (uint64_t)rungi_engine_width(s->engine);
     h->fixed[WEIGHTS] = m.params + m.buffers;
     h->fixed[GRADIENTS] = m.grads * (uint64_t)rungi_engine_gradient_buffers(s->engine);
+    if (s->stages && s->stages->micro > 1)
+        h->fixed[GRADIENTS] *= 2; // those of a micro-batch, to be added
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         h->fixed[OPTIMIZER] += s->optimizer_state[i] ? m.params : 0;
     h->live = calloc(h->plan->steps.count + 1, sizeof *h->live);
@@ -111,11 +114,11 @@ static json_t *peak_json(const history *h)
     return o;
 }
 
-static json_t *device_json(const history *h)
+static json_t *device_json(const rung_device *device)
 {
-    rung_memory_stats m = rung_device_memory(h->t->s->device);
+    rung_memory_stats m = rung_device_memory(device);
     json_t *o = json_object();
-    json_object_set_new(o, "name", json_string(rung_device_name(h->t->s->device)));
+    json_object_set_new(o, "name", json_string(rung_device_name(device)));
     json_object_set_new(o, "live", bytes(m.live));
     json_object_set_new(o, "peak_live", bytes(m.peak_live));
     json_object_set_new(o, "reserved", bytes(m.reserved));
@@ -123,6 +126,28 @@ static json_t *device_json(const history *h)
     json_object_set_new(o, "cap", bytes(m.cap));
     json_object_set_new(o, "allocations", bytes(m.allocations));
     return o;
+}
+
+// Of data_parallel: what each device holds, and of what; and how its time was spent.
+static json_t *devices_json(const rungi_session *s)
+{
+    json_t *list = json_array();
+    int64_t spent = rungi_engine_spent(s->engine);
+    for (int d = 0; d < rungi_engine_devices(s->engine); d++) {
+        rungi_replica_use use = rungi_engine_use(s->engine, d);
+        json_t *o = device_json(use.device);
+        char *text = NULL;
+        json_object_set_new(o, "samples", json_integer(use.samples));
+        json_object_set_new(o, "busy_share",
+                            rungi_json_real(spent ? (double)use.busy / (double)spent : 0));
+        json_object_set_new(o, "copy_share",
+                            rungi_json_real(spent ? (double)use.copying / (double)spent : 0));
+        if (rung_device_memory_text(use.device, &text) == RUNG_OK)
+            json_object_set_new(o, "holds", rungi_json_string(text));
+        free(text);
+        json_array_append_new(list, o);
+    }
+    return list;
 }
 
 static rung_status write_json(const history *h)
@@ -143,7 +168,9 @@ static rung_status write_json(const history *h)
         json_object_set_new(o, "peak", peak_json(h));
     for (int i = 0; i < (int)h->plan->steps.count; i++)
         json_array_append_new(steps, step_json(h, i));
-    json_object_set_new(o, "device", device_json(h));
+    json_object_set_new(o, "device", device_json(h->t->s->device));
+    if (rungi_engine_devices(h->t->s->engine) > 1)
+        json_object_set_new(o, "devices", devices_json(h->t->s));
     json_object_set_new(o, "peak_resident", bytes(rungi_peak_resident()));
     json_object_set_new(o, "steps", steps);
     char *path = rungi_path_join(h->t->run, "memory.json");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the trainers of several ranks do together.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,39 +23,79 @@ void rung_ranks_end(bool failed)
     rungi_comm_mpi_end(failed);
 }
 
-static const char *state_text(const rungi_record *r)
+// Whom a failed rank's note names: "rank 2 has died ...", which all ranks are told alike; -1:
+// nobody.
+static int named_in(const char *note)
+{
+    int rank = -1, end = 0;
+    return sscanf(note, "rank %d %n", &rank, &end) == 1 && end ? rank : -1;
+}
+
+// The rank at fault: the one that others name, or else the first of those that ended without a
+// word, by their heartbeats. -1: all ended in order.
+static int at_fault(const char *folder, rungi_record *record)
+{
+    int size = 1, first = -1;
+    int64_t beat = INT64_MAX;
+    for (int rank = 0; rank < size; rank++) {
+        if (rungi_recorder_read(folder, rank, record) != RUNG_OK)
+            continue;
+        size = record->size;
+        bool failed = record->state == RUNGI_RANK_FAILED;
+        if (failed && named_in(record->note) >= 0)
+            return named_in(record->note);
+        if (!failed && record->state != RUNGI_RANK_LEFT && record->heartbeat < beat) {
+            beat = record->heartbeat;
+            first = rank;
+        }
+    }
+    return first;
+}
+
+static const char *state_text(const rungi_record *r, bool fault)
 {
     switch (r->state) {
     case RUNGI_RANK_FAILED:
-        return "failed";
+        return fault ? "failed" : "ended because of that";
     case RUNGI_RANK_LEFT:
         return "ended";
     default: // it would have said so
-        return "has died";
+        return fault ? "has died" : "was ended after that";
     }
+}
+
+static void add_rank(const rungi_record *r, bool fault, rungi_string *out)
+{
+    char line[RUNGI_COMM_TEXT * 2];
+    rungi_string_add(out, "rank %d on %s (process %" PRId64 ") %s%s%s", r->rank, r->host, r->pid,
+                     state_text(r, fault), *r->note ? ": " : "", r->note);
+    if (r->count)
+        rungi_string_add(out, "; its last call: %s",
+                         rungi_recorder_line(&r->calls[r->count - 1], line, sizeof line));
+    rungi_string_add(out, "\n");
 }
 
 rung_status rung_ranks_text(const char *run, char **text_out)
 {
     rungi_string out = {0};
     rungi_record *record = malloc(sizeof *record);
-    char *folder = rungi_path_join(run, "ranks"), line[RUNGI_COMM_TEXT * 2];
+    char *folder = rungi_path_join(run, "ranks");
     rung_status status = RUNG_OK;
-    int size = 1;
     if (!record || !folder)
         status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a text");
+    int fault = status == RUNG_OK ? at_fault(folder, record) : -1, size = 1;
+    if (fault >= 0 && rungi_recorder_read(folder, fault, record) == RUNG_OK)
+        add_rank(record, true, &out); // first
     for (int rank = 0; status == RUNG_OK && rank < size; rank++) {
-        status = rungi_recorder_read(folder, rank, record);
-        if (status != RUNG_OK)
-            break;
+        if (rank == fault)
+            continue;
+        rung_status read = rungi_recorder_read(folder, rank, record);
+        if (read != RUNG_OK && rank == 0)
+            status = read;
+        if (read != RUNG_OK)
+            continue;
         size = record->size;
-        rungi_string_add(&out, "rank %d on %s (process %" PRId64 ") %s%s%s", rank, record->host,
-                         record->pid, state_text(record), *record->note ? ": " : "", record->note);
-        if (record->count)
-            rungi_string_add(
-                &out, "; its last call: %s",
-                rungi_recorder_line(&record->calls[record->count - 1], line, sizeof line));
-        rungi_string_add(&out, "\n");
+        add_rank(record, false, &out);
     }
     free(record);
     free(folder);
@@ -67,6 +108,11 @@ rung_status rung_ranks_text(const char *run, char **text_out)
     return status;
 }
 
+bool rung_trainer_stopped(const rung_trainer *trainer)
+{
+    return trainer->stopped;
+}
+
 bool rungi_trainer_writes(const rung_trainer *t)
 {
     return t->run && t->s->rank == 0;
@@ -74,7 +120,7 @@ bool rungi_trainer_writes(const rung_trainer *t)
 
 void rungi_trainer_watch_balance(rung_trainer *t)
 {
-    static const char *const causes[] = {"waiting for data", "computing"};
+    static const char *const causes[] = {"waiting for data", "computing", "its link"};
     const rungi_straggler *balance = rungi_engine_balance(t->s->engine);
     rungi_straggler_verdict v;
     // Each window of steps is looked at once.
@@ -88,34 +134,6 @@ void rungi_trainer_watch_balance(rung_trainer *t)
                   t->at.step + 1, rank, (v.slowness - 1) * 100, v.own * 1e3, causes[v.cause],
                   v.others * 1e3);
     t->straggler = rank;
-}
-
-rung_status rungi_trainer_write_balance(const rung_trainer *t)
-{
-    const rungi_straggler *b = rungi_engine_balance(t->s->engine);
-    if (!b || !b->steps)
-        return RUNG_OK;
-    rungi_string text = {0};
-    json_t *o = json_object(), *ranks = json_array();
-    for (int r = 0; r < b->ranks; r++) {
-        double steps = (double)b->steps;
-        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f}", "rank", r, "wait_ms",
-                                               b->sums[r][RUNGI_STRAGGLER_DATA] * 1e3 / steps,
-                                               "compute_ms",
-                                               b->sums[r][RUNGI_STRAGGLER_COMPUTE] * 1e3 / steps));
-    }
-    json_object_set_new(o, "steps", json_integer(b->steps));
-    json_object_set_new(o, "imbalance", rungi_json_real(rungi_straggler_imbalance(b)));
-    json_object_set_new(o, "ranks", ranks);
-    rungi_json_print(o, true, &text);
-    json_decref(o);
-    char *path = rungi_path_join(t->run, "ranks.json");
-    rung_status status = text.failed || !path
-                             ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for ranks.json")
-                             : rungi_fs_write(path, text.data, text.size);
-    free(path);
-    rungi_string_fini(&text);
-    return status;
 }
 
 rung_status rungi_trainer_same_step(rung_trainer *t)
@@ -137,6 +155,19 @@ rung_status rungi_trainer_sum(rung_trainer *t, int64_t *values, int64_t count, c
     return t->s->comm
                ? rungi_comm_all_reduce(t->s->comm, values, count, RUNG_I64, RUNGI_COMM_SUM, label)
                : RUNG_OK;
+}
+
+rung_status rungi_trainer_agree(rung_trainer *t, rung_status status)
+{
+    int64_t first = status == RUNG_OK ? INT64_MAX : t->s->rank;
+    rung_error own = *rung_error_last();
+    RUNG_TRY(rungi_comm_all_reduce(t->s->comm, &first, 1, RUNG_I64, RUNGI_COMM_MIN,
+                                   "how the update went"));
+    if (first == INT64_MAX)
+        return RUNG_OK;
+    if (status != RUNG_OK)
+        rungi_fail_adopt(&own);
+    return rungi_trainer_share_failure(t, (int)first);
 }
 
 rung_status rungi_trainer_share_failure(rung_trainer *t, int rank)

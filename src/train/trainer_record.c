@@ -142,6 +142,16 @@ static json_t *parts_json(const rung_train_event *e)
     return ms;
 }
 
+// What ran hidden behind another part.
+static json_t *hidden_json(const rung_train_event *e)
+{
+    json_t *ms = json_object();
+    for (int i = 0; i < RUNG_TIME_PARTS; i++)
+        if (i == RUNGI_TIME_COPY || i == RUNGI_TIME_EXCHANGE)
+            json_object_set_new(ms, rung_time_part(i), rungi_jsonl_number(e->hidden_ms[i]));
+    return ms;
+}
+
 static json_t *event_json(const rung_train_event *e)
 {
     json_t *o = json_object();
@@ -157,6 +167,8 @@ static json_t *event_json(const rung_train_event *e)
     json_object_set_new(o, "lr", rungi_jsonl_number(e->lr));
     json_object_set_new(o, "samples_per_s", rungi_jsonl_number(e->samples_per_s));
     json_object_set_new(o, "ms", parts_json(e));
+    if (e->kind == RUNG_EVENT_STEP || e->kind == RUNG_EVENT_END)
+        json_object_set_new(o, "hidden_ms", hidden_json(e));
     json_object_set_new(o, "wait_share", rungi_jsonl_number(e->wait_share));
     if (e->kind == RUNG_EVENT_STEP || e->kind == RUNG_EVENT_END)
         rungi_trainer_loader_json(e, o);
@@ -208,6 +220,7 @@ rung_status rungi_trainer_record(rung_trainer *t, const rung_train_event *event)
     json_t *o = event_json(event);
     if (event->kind == RUNG_EVENT_STEP)
         rungi_trainer_layers_json(t, o);
+    rungi_trainer_servers_json(t, o);
     rung_status status = rungi_jsonl_append(t->metrics, o);
     json_decref(o);
     RUNG_TRY(status);
@@ -282,35 +295,6 @@ rung_status rungi_trainer_keep_bad(rung_trainer *t, rung_status status)
     return status != RUNG_OK ? rungi_fail_adopt(&error) : written;
 }
 
-// Spans of the last steps as a Chrome trace.
-static rung_status write_trace(const rung_trainer *t)
-{
-    static const char *const queues[] = {"compute", "exchange", "copy", "host"};
-    rungi_string out = {0};
-    rungi_string_add(&out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    for (int q = 0; q < RUNGI_QUEUES; q++)
-        rungi_string_add(&out,
-                         "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,"
-                         "\"args\":{\"name\":\"%s\"}},\n",
-                         q, queues[q]);
-    for (int q = 0; q < RUNGI_QUEUES; q++)
-        for (int64_t i = 0; i < rungi_timeline_count(t->s->timeline, (rungi_queue)q); i++) {
-            rungi_span s = rungi_timeline_span(t->s->timeline, (rungi_queue)q, i);
-            rungi_string_add(&out,
-                             "{\"ph\":\"X\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,"
-                             "\"dur\":%.3f,\"args\":{\"step\":%" PRId64 "}},\n",
-                             rungi_category_name(s.category), q,
-                             (double)(s.begin - t->began) * 1e-3, (double)(s.end - s.begin) * 1e-3,
-                             s.step);
-        }
-    rungi_string_add(&out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,"
-                           "\"args\":{\"name\":\"rung\"}}\n]}\n");
-    rung_status status = out.failed ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for trace.json")
-                                    : write_text(t, "trace.json", rungi_string_text(&out));
-    rungi_string_fini(&out);
-    return status;
-}
-
 rung_status rungi_trainer_close_run(rung_trainer *t)
 {
     rung_status status = RUNG_OK;
@@ -323,11 +307,13 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
         if (status == RUNG_OK && t->confusion)
             status = write_confusion(t);
         if (status == RUNG_OK)
-            status = write_trace(t);
+            status = rungi_trainer_write_trace(t);
         if (status == RUNG_OK)
             status = rungi_trainer_loader_write(t);
         if (status == RUNG_OK)
-            status = rungi_trainer_write_balance(t);
+            status = rungi_trainer_write_ranks(t);
+        if (status == RUNG_OK)
+            status = rungi_trainer_servers_write(t);
         if (status == RUNG_OK)
             status = rungi_trainer_chart(t->run);
         if (status == RUNG_OK)

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "train/session_state.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 // ---- saving -----------------------------------------------------------------------------------
@@ -29,6 +29,10 @@ static json_t *classes_json(const rungi_session *s)
 static json_t *steps_json(const rungi_session *s)
 {
     json_t *steps = json_object();
+    if (s->stages) {
+        rungi_session_stages_steps(s, steps);
+        return steps;
+    }
     for (int64_t i = 0; i < s->n_segments; i++)
         json_object_set_new(steps, s->segments[i].name,
                             json_integer(rung_optimizer_steps(s->optimizer, i)));
@@ -62,9 +66,9 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "samples_per_epoch", json_integer(info.samples_per_epoch));
     json_object_set_new(o, "seed", json_integer(s->c->seed));
     json_object_set_new(o, "exact", json_boolean(s->c->exact));
-    json_object_set_new(o, "shards", json_integer(rungi_session_shards(s)));
+    json_object_set_new(o, "shards", json_integer(rungi_session_trained_shards(s)));
     json_object_set_new(o, "accumulate", json_integer(s->c->gradients.accumulate));
-    json_object_set_new(o, "ranks", json_integer(s->ranks));
+    json_object_set_new(o, "ranks", json_integer(s->ranks * rungi_train_devices(s->c)));
     json_object_set_new(o, "threads", json_integer(rung_device_threads(s->device)));
     json_object_set_new(o, "isa", json_string(rung_isa_name(rung_context_isa(t->context))));
     json_object_set_new(o, "batch_size", json_integer(rungi_session_batch(s)));

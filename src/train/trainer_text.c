@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/shard.h"
 #include "data/survey.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 static rung_status give(rungi_string *text, char **text_out)
@@ -44,17 +45,47 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
     int64_t batch = rungi_session_batch(s), rounds = s->c->gradients.accumulate;
-    int parts = rungi_session_parts(s, true), round = rungi_session_parts(s, false) / s->ranks;
-    int64_t most = rungi_shards_of(batch, parts, 0, round).count;
-    int64_t least = rungi_shards_of(batch, parts, parts - round, round).count;
-    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, s->ranks,
-                     s->ranks == 1 ? "device" : "ranks", most);
+    if (s->stages) {
+        int micro = s->stages->micro;
+        rungi_string_add(out,
+                         "batch      %" PRId64 " samples = %d x %" PRId64 " through %d stages\n",
+                         batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
+        return;
+    }
+    int shards = rungi_session_cut(s, true), own = shards / s->ranks / (int)rounds;
+    int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
+    int64_t most = rungi_shards_of(batch, shards, 0, own).count;
+    int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
+    for (int d = 0; d < devices && devices > 1; d++) {
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
+        most = d == 0 || count > most ? count : most;
+        least = d == 0 || count < least ? count : least;
+    }
+    rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
+                     s->ranks > 1  ? "ranks"
+                     : devices > 1 ? "devices"
+                                   : "device",
+                     most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
     if (rounds > 1)
         rungi_string_add(out, " x %" PRId64 " accumulated", rounds);
-    rungi_string_add(out, s->ranks > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n"
-                                                     : "\n");
+    rungi_string_add(out, parts > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n"
+                                                  : "\n");
+}
+
+static void add_servers(const rungi_session *s, rungi_string *out)
+{
+    const rungi_train_config *c = s->c;
+    int servers = rungi_config_servers(c, s->ranks);
+    rungi_string_add(out, "; %d parameter server%s, %s", servers, servers == 1 ? "" : "s",
+                     c->ps.mode == RUNGI_PS_SYNC ? "sync" : "async");
+    if (c->ps.mode == RUNGI_PS_ASYNC && c->ps.staleness < 0)
+        rungi_string_add(out, ", no bound of staleness");
+    else if (c->ps.mode == RUNGI_PS_ASYNC)
+        rungi_string_add(out, ", at most %" PRId64 " step%s ahead", c->ps.staleness,
+                         c->ps.staleness == 1 ? "" : "s");
+    rungi_string_add(out, "\n");
 }
 
 static void add_ranks(const rungi_session *s, rungi_string *out)
@@ -62,7 +93,7 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
     const rungi_train_config *c = s->c;
     int processes = s->ranks / (int)c->train.ranks, local = rungi_comm_local_size(s->comm);
     char bucket[32];
-    rungi_string_add(out, "ranks      ");
+    rungi_string_add(out, s->stages ? "stages     " : "ranks      ");
     if (processes == 1)
         rungi_string_add(out, "%d threads of this process", s->ranks);
     else if (c->train.ranks == 1)
@@ -71,6 +102,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, "%d processes of %" PRId64 " threads", processes, c->train.ranks);
     if (local < s->ranks)
         rungi_string_add(out, ", %d on this machine", local);
+    if (s->stages) {
+        rungi_string_add(out, "\n");
+        rungi_session_stages_text(s, out);
+        return;
+    }
+    if (rungi_config_has_servers(c, s->ranks)) {
+        add_servers(s, out);
+        return;
+    }
     rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
@@ -78,6 +118,15 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
                      : c->ddp.compress == RUNG_F16 ? ", as fp16"
                                                    : "",
                      c->ddp.shard_optimizer ? ", optimizer cut over the ranks" : "");
+}
+
+static void add_norm(const rungi_session *s, rungi_string *out)
+{
+    if (s->c->ddp.sync_batch_norm)
+        rungi_string_add(out,
+                         "norm       batch normalization by the statistics of the whole batch, "
+                         "synchronized over %d rank%s\n",
+                         s->ranks, s->ranks == 1 ? "" : "s");
 }
 
 static void add_recompute(const rungi_train_config *c, rungi_string *out)
@@ -108,7 +157,7 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string out = {0};
     rung_status status;
     rungi_string_add(&out, "model      %s, %" PRId64 " parameters, %" PRId64 " classes\n",
-                     c->model.name, rung_state_param_count(s->state), s->classes);
+                     c->model.name, rungi_session_param_count(s), s->classes);
     rungi_string_add(&out,
                      "data       %s, %" PRId64 " samples an epoch, %" PRId64
                      " steps an epoch, last batch %" PRId64 "%s\n",
@@ -119,10 +168,15 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
     rungi_string_add(&out, "loader     %d workers, %d batches ahead\n", info.workers, info.slots);
     if (s->ranks > 1)
         add_ranks(s, &out);
+    else if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
+        rungi_string_add(&out, "ranks      1, worker and server at once\n");
+    if (rungi_train_devices(c) > 1)
+        rungi_session_replicas_text(s, &out);
+    add_norm(s, &out);
     rungi_string_add(&out, "device     %s%s, %d thread%s, %s, huge pages %s\n",
-                     s->ranks > 1 ? "each: " : "", rung_device_name(s->device), threads,
-                     threads == 1 ? "" : "s", rung_isa_name(rung_context_isa(t->context)),
-                     on_off(c->memory.huge_pages));
+                     s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
+                     rung_device_name(s->device), threads, threads == 1 ? "" : "s",
+                     rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
@@ -157,18 +211,17 @@ static rung_status add_plan(rungi_string *out, const rung_plan *plan)
     return RUNG_OK;
 }
 
-rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
+// Of accumulation: the plan of the first round, and that of the others.
+static rung_status explain_rounds(rung_trainer *t, char **text_out)
 {
     rungi_engine *engine = t->s->engine;
     const rung_plan *plan, *adding;
-    RUNG_TRY(rungi_engine_plan(engine, true, rungi_session_batch(t->s), &plan));
-    int rounds = rungi_engine_rounds(engine);
-    if (rounds == 1)
-        return rung_plan_explain(plan, text_out);
     rungi_string out = {0};
+    RUNG_TRY(rungi_engine_plan(engine, true, rungi_session_batch(t->s), &plan));
     rungi_string_add(&out,
                      "a step is %d rounds, whose gradients are added%s: this plan for the first\n",
-                     rounds, t->s->c->exact ? " in the tree of the shards" : "");
+                     rungi_engine_rounds(engine),
+                     t->s->c->exact ? " in the tree of the shards" : "");
     if (t->s->c->plan.fuse_optimizer)
         rungi_string_add(&out,
                          "fuse_optimizer: off, because train.accumulate adds gradients before "
@@ -179,6 +232,30 @@ rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
         rungi_string_add(&out, "\nand this one for the others\n");
         RUNG_TRY(add_plan(&out, adding));
     }
+    return give(&out, text_out);
+}
+
+rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
+{
+    const rung_plan *plan;
+    if (rungi_train_devices(t->s->c) > 1) {
+        rungi_string out = {0};
+        rung_status status = rungi_session_explain_replicas(t->s, &out);
+        if (status == RUNG_OK)
+            return give(&out, text_out);
+        rungi_string_fini(&out);
+        return status;
+    }
+    if (rungi_engine_rounds(t->s->engine) > 1)
+        return explain_rounds(t, text_out);
+    RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
+    RUNG_TRY(rung_plan_explain(plan, text_out));
+    if (!t->s->stages)
+        return RUNG_OK;
+    rungi_string out = {0};
+    rungi_session_stages_text(t->s, &out);
+    rungi_string_add(&out, "\nstage %d:\n%s", t->s->rank, *text_out);
+    free(*text_out);
     return give(&out, text_out);
 }
 
@@ -224,10 +301,16 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
     uint64_t optimizer = 0;
     if (adding && rung_plan_memory_use(adding).arena > m.arena)
         m = rung_plan_memory_use(adding);
+    uint64_t arena = m.arena;
     m.grads *= (uint64_t)rungi_engine_gradient_buffers(t->s->engine);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         optimizer += t->s->optimizer_state[i] ? m.params : 0;
     char a[32], b[32], c[32], d[32], e[32], f[32];
+    if (t->s->stages) { // of this rank's, with all micro-batches that it holds
+        m.arena *= (uint64_t)rungi_engine_width(t->s->engine);
+        m.grads *= t->s->stages->micro > 1 ? 2 : 1;
+        rungi_string_add(out, "stage %d: ", t->s->rank);
+    }
     rungi_string_add(
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
@@ -240,7 +323,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
     rungi_string_add(out,
                      "activations and workspace: %.2f %% above the largest live set, %s = "
                      "activations %s + their gradients %s + workspace %s\n",
-                     m.lower_bound ? ((double)m.arena / (double)m.lower_bound - 1) * 100 : 0,
+                     m.lower_bound ? ((double)arena / (double)m.lower_bound - 1) * 100 : 0,
                      rungi_text_bytes(m.lower_bound, a, sizeof a),
                      rungi_text_bytes(m.peak_activations, b, sizeof b),
                      rungi_text_bytes(m.peak_gradients, c, sizeof c),
@@ -255,7 +338,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
-    const rung_graph *g = t->s->graph;
+    const rung_graph *g = rungi_session_whole(t->s);
     bool training = t->s->train_loader != NULL;
     int64_t batch = training ? rungi_session_batch(t->s) : rungi_session_micro_batch(t->s);
     int64_t symbols[RUNGI_MAX_SYMBOLS] = {1};
@@ -286,6 +369,8 @@ rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
     }
     rungi_string_add(&out, "%-24s %-14s %-22s %12" PRId64 " %14.3f %12.1f\n", "total", "", "",
                      total.params, total.flops * 1e-6, total.bytes / 1024);
+    if (t->s->stages)
+        rungi_session_stages_text(t->s, &out);
     add_memory(t, plan, &out);
     free(types);
     return give(&out, text_out);

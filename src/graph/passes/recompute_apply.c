@@ -110,7 +110,7 @@ static void add_step(maker *m, int index, bool again, int *reads, int *writes, r
     map_fused(m, q, reads, writes);
     if (!again)
         return;
-    out->again = true;
+    out->again = q->again = true;
     out->setup.state = NULL;
     out->refusals = NULL;
     if (out->workspace >= 0)

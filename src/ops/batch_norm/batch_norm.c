@@ -5,8 +5,9 @@
 // running_var [C] and num_batches_tracked (i64 scalar), each optional.
 //
 // In training, and where there are no running statistics, mean and var (biased) are those of the
-// shard's batch; else the running ones. Hidden outputs: the mean [C] and var [C] that were used,
-// float32 (float64 for float64 data).
+// shard's batch, or where that is synchronized of the batches of all ranks
+// (torch.nn.SyncBatchNorm, batch_norm_meet.c); else the running ones. Hidden outputs: the mean [C]
+// and var [C] that were used, float32 (float64 for float64 data).
 //
 // After a training step the running statistics move towards those of the whole global batch, which
 // are pooled from the shards': mean = sum n_i mean_i / n, and by the law of total variance
@@ -71,7 +72,7 @@ static rung_status check(const rungi_query *q)
 {
     rungi_bn_form form = rungi_bn_form_of(&q->in[0]);
     char text[RUNG_SHAPE_TEXT];
-    RUNG_CHECK(q->pass != RUNGI_FORWARD || !rungi_batch_norm_of_batch(q) ||
+    RUNG_CHECK(q->pass != RUNGI_FORWARD || !rungi_batch_norm_of_batch(q) || q->synchronized ||
                    rungi_bn_count(&form) > 1,
                RUNG_INVALID,
                "Expected more than 1 value per channel when training, got input %s; drop the last "
@@ -187,6 +188,7 @@ const rungi_op rungi_op_batch_norm = {
     .check = check,
     .describe = describe,
     .flops = flops,
+    .meets = rungi_bn_meets,
     .forward = {.name = "forward", .in_place = true, .kernels = {rungi_batch_norm_forward_cpu}},
     .backward = {{.name = "backward",
                   .gives = 1 << RUNGI_BN_X | 1 << RUNGI_BN_WEIGHT | 1 << RUNGI_BN_BIAS,

@@ -74,6 +74,17 @@ typedef struct rungi_bn_loops {
                  const float *c, bool scaled);
 } rungi_bn_loops;
 
+// What ranks tell each other in a synchronized pass, [1 + 2 * channels]: values per channel, then
+// of each channel forward mean and variance (of its batch, biased), backward the two sums; in their
+// place come those of all ranks. Collective; does nothing where there is no other rank.
+enum { RUNGI_BN_COUNT, RUNGI_BN_FIRST };
+int64_t rungi_bn_meets(const rungi_query *q);
+rung_status rungi_bn_meet_moments(const rungi_call *c, double *numbers);
+rung_status rungi_bn_meet_sums(const rungi_call *c, double *numbers);
+
+// A forward pass that is done again: mean and var are there, and are not computed again.
+bool rungi_bn_has_moments(const rungi_query *q);
+
 extern const rungi_bn_loops rungi_bn_loops_cpu;
 extern const rungi_bn_loops *const rungi_bn_loops_avx2; // NULL in builds for other processors
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Own kernels: two sweeps over the data, the first for sums, the second for the result. Where
 // channels lie apart a thread does both for one tile of channels after the other, which it then
-// finds in its cache; where they lie side by side each sweep is shared by all threads, and the
-// second goes backwards, from what was read last.
+// finds in its cache; where they lie side by side, and where ranks meet between the sweeps, each
+// sweep is shared by all threads, and the second goes backwards, from what was read last.
 #include <math.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "ops/batch_norm/batch_norm_loops.h"
 #include "ops/batch_norm/batch_norm_work.h"
 #include "ops/parallel.h"
@@ -25,9 +26,13 @@ struct work {
     double eps;
     rungi_bn_gate gate;
     bool of_batch, relu, sums;
-    // The first sweep of a chunk of a tile, what follows from it for channels [begin, end), and the
-    // second sweep.
+    double count;              // values per channel: of all ranks, once they have met
+    const double *sum1, *sum2; // backward: the sums of all ranks
+    // The first sweep of a chunk of a tile, its sums put together for channels [begin, end), what
+    // follows from them, and the second sweep. In between ranks meet.
     void (*first)(const work *w, int64_t chunk, int64_t tile);
+    void (*merge)(const work *w, int64_t begin, int64_t end);
+    rung_status (*meet)(work *w);
     void (*numbers)(const work *w, int64_t begin, int64_t end);
     void (*second)(const work *w, int64_t chunk, int64_t tile);
 };
@@ -48,6 +53,7 @@ static work work_of(const rungi_call *c, const rungi_bn_loops *loops)
     work w = {.call = c, .loops = loops, .eps = a->eps, .cut = rungi_bn_cut_of(&c->q->in[0])};
     w.s = rungi_bn_scratch_of(&w.cut, c->workspace);
     w.of_batch = rungi_batch_norm_of_batch(c->q);
+    w.count = (double)w.cut.total;
     w.x = given(c, RUNGI_BN_X);
     w.weight = given(c, RUNGI_BN_WEIGHT);
     return w;
@@ -62,13 +68,15 @@ static void tile_by_tile(const work *w)
         rungi_bn_channels_of(&w->cut, tile, &begin, &end);
         for (int64_t chunk = 0; w->sums && chunk < w->cut.chunks; chunk++)
             w->first(w, chunk, tile);
+        if (w->sums)
+            w->merge(w, begin, end);
         w->numbers(w, begin, end);
         for (int64_t chunk = w->cut.chunks; w->second && chunk-- > 0;)
             w->second(w, chunk, tile);
     }
 }
 
-static void sweep_by_sweep(const work *w)
+static rung_status sweep_by_sweep(work *w)
 {
     int threads = w->call->q->threads;
     int64_t tasks = w->cut.chunks * w->cut.tiles, count = rungi_operand_count(&w->call->q->in[0]);
@@ -76,24 +84,35 @@ static void sweep_by_sweep(const work *w)
         RUNGI_PARALLEL_FOR(threads, count)
         for (int64_t task = 0; task < tasks; task++)
             w->first(w, task / w->cut.tiles, task % w->cut.tiles);
+        w->merge(w, 0, rungi_bn_channels(&w->cut.form));
     }
+    if (w->meet)
+        RUNG_TRY(w->meet(w));
     w->numbers(w, 0, rungi_bn_channels(&w->cut.form));
     if (!w->second)
-        return;
+        return RUNG_OK;
     // The same share of the tasks for each thread as above.
     RUNGI_PARALLEL_FOR(threads, count)
     for (int share = 0; share < threads; share++)
         for (int64_t task = tasks * (share + 1) / threads; task-- > tasks * share / threads;)
             w->second(w, task / w->cut.tiles, task % w->cut.tiles);
+    return RUNG_OK;
 }
 
-static void run(const work *w)
+static rung_status run(work *w)
 {
     int threads = w->call->q->threads;
-    if (w->cut.tiles >= 2 * threads || (w->cut.tiles > 1 && w->cut.tiles % threads == 0))
-        tile_by_tile(w);
-    else
-        sweep_by_sweep(w);
+    bool tiles = w->cut.tiles >= 2 * threads || (w->cut.tiles > 1 && w->cut.tiles % threads == 0);
+    if (!tiles || w->meet)
+        return sweep_by_sweep(w);
+    tile_by_tile(w);
+    return RUNG_OK;
+}
+
+// Do ranks meet in this call?
+static bool meets(const rungi_call *c)
+{
+    return c->q->synchronized && c->rt->group && rungi_bn_meets(c->q);
 }
 
 // ---- forward ----------------------------------------------------------------------------------
@@ -108,18 +127,27 @@ static void forward_first(const work *w, int64_t chunk, int64_t tile)
     rungi_bn_take_moments(&w->cut, &w->s, w->loops, w->x, chunk, tile);
 }
 
+static void forward_merge(const work *w, int64_t begin, int64_t end)
+{
+    rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
+}
+
+static rung_status forward_meet(work *w)
+{
+    w->s.numbers[RUNGI_BN_COUNT] = w->count;
+    return rungi_bn_meet_moments(w->call, w->s.numbers);
+}
+
 // number[0..2]: mean, scale and bias of each channel; keeps what backward needs.
 static void forward_numbers(const work *w, int64_t begin, int64_t end)
 {
     const rungi_call *c = w->call;
     float *mean_out = rungi_ptr(c, &c->q->out[RUNGI_BN_MEAN]);
     float *var_out = rungi_ptr(c, &c->q->out[RUNGI_BN_VAR]);
-    if (w->of_batch)
-        rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
     for (int64_t k = begin; k < end; k++) {
         // As backward reads them, so that it finds the same signs.
-        float mean = w->of_batch ? (float)w->s.mean[k] : w->mean[k];
-        float var = w->of_batch ? (float)w->s.var[k] : w->var[k];
+        float mean = w->sums ? (float)w->s.mean[k] : w->mean[k];
+        float var = w->sums ? (float)w->s.var[k] : w->var[k];
         w->s.number[0][k] = mean;
         w->s.number[1][k] = scale_of(w, k, var);
         w->s.number[2][k] = w->bias ? w->bias[k] : 0;
@@ -146,16 +174,21 @@ static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
     w.bias = given(c, RUNGI_BN_BIAS);
     w.mean = given(c, RUNGI_BN_RUNNING_MEAN);
     w.var = given(c, RUNGI_BN_RUNNING_VAR);
+    if (rungi_bn_has_moments(q)) {
+        w.mean = rungi_ptr(c, &q->out[RUNGI_BN_MEAN]);
+        w.var = rungi_ptr(c, &q->out[RUNGI_BN_VAR]);
+    }
     w.y = rungi_ptr(c, &q->out[0]);
     if (q->n_fused && q->fused[0].n_in == 2)
         w.res = rungi_ptr(c, &q->fused[0].in[1]);
     w.relu = q->n_fused > (w.res ? 1 : 0);
-    w.sums = w.of_batch;
+    w.sums = w.of_batch && !rungi_bn_has_moments(q);
     w.first = forward_first;
+    w.merge = forward_merge;
+    w.meet = meets(c) ? forward_meet : NULL;
     w.numbers = forward_numbers;
     w.second = forward_second;
-    run(&w);
-    return RUNG_OK;
+    return run(&w);
 }
 
 // ---- backward ---------------------------------------------------------------------------------
@@ -165,15 +198,32 @@ static void backward_first(const work *w, int64_t chunk, int64_t tile)
     rungi_bn_take_gradients(&w->cut, &w->s, w->loops, w->x, w->gy, &w->gate, w->mean, chunk, tile);
 }
 
+static void backward_merge(const work *w, int64_t begin, int64_t end)
+{
+    rungi_bn_merge_gradients(&w->cut, &w->s, begin, end);
+}
+
+// The sums of all ranks beside the own ones, which the gradients of weight and bias are.
+static rung_status backward_meet(work *w)
+{
+    size_t bytes = (size_t)rungi_bn_channels(&w->cut.form) * sizeof(double);
+    w->s.numbers[RUNGI_BN_COUNT] = w->count;
+    memcpy(w->s.mean, w->s.s1, bytes);
+    memcpy(w->s.var, w->s.s2, bytes);
+    RUNG_TRY(rungi_bn_meet_sums(w->call, w->s.numbers));
+    w->count = w->s.numbers[RUNGI_BN_COUNT];
+    w->sum1 = w->s.mean;
+    w->sum2 = w->s.var;
+    return RUNG_OK;
+}
+
 // With S1 = sum gy, S2 = sum gy * (x - mean), n values and scale = weight / std:
 //   gbias = S1, gweight = S2 / std,
 //   gx = scale * (gy - S1 / n - (x - mean) * S2 / (n (var + eps)))
 // and gx = scale * gy where the statistics are not the batch's. number[0..2]: a, b, c of `grad`.
 static void backward_numbers(const work *w, int64_t begin, int64_t end)
 {
-    if (w->sums)
-        rungi_bn_merge_gradients(&w->cut, &w->s, begin, end);
-    double n = (double)w->cut.total;
+    double n = w->count;
     for (int64_t k = begin; k < end; k++) {
         double spread = w->var[k] + w->eps, rstd = 1 / sqrt(spread);
         double scale = (w->weight ? w->weight[k] : 1) * rstd;
@@ -182,8 +232,8 @@ static void backward_numbers(const work *w, int64_t begin, int64_t end)
         if (w->gbias)
             w->gbias[k] = (float)w->s.s1[k];
         w->s.number[0][k] = (float)scale;
-        w->s.number[1][k] = w->of_batch ? (float)(-scale * w->s.s2[k] / (n * spread)) : 0;
-        w->s.number[2][k] = w->of_batch ? (float)(-scale * w->s.s1[k] / n) : 0;
+        w->s.number[1][k] = w->of_batch ? (float)(-scale * w->sum2[k] / (n * spread)) : 0;
+        w->s.number[2][k] = w->of_batch ? (float)(-scale * w->sum1[k] / n) : 0;
     }
 }
 
@@ -229,11 +279,14 @@ static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
     w.gbias = wanted(c, RUNGI_BN_BIAS);
     set_gate(&w);
     w.sums = w.of_batch || w.gweight || w.gbias;
+    w.sum1 = w.s.s1;
+    w.sum2 = w.s.s2;
     w.first = backward_first;
+    w.merge = backward_merge;
+    w.meet = meets(c) ? backward_meet : NULL;
     w.numbers = backward_numbers;
     w.second = w.gx ? backward_second : NULL;
-    run(&w);
-    return RUNG_OK;
+    return run(&w);
 }
 
 // ---- kernels ----------------------------------------------------------------------------------

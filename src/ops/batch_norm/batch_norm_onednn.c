@@ -13,6 +13,8 @@ static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
     if (q->n_fused && rungi_batch_norm_of_batch(q))
         return rungi_refuse(why, "applies nothing to its output in training");
+    if (q->synchronized)
+        return rungi_refuse(why, "meets no other ranks");
     return rungi_dnn_can_fuse(q, why) && rungi_f32_only(q, why);
 }
 
@@ -48,6 +50,8 @@ static rung_status forward_run(const rungi_call *c)
 // oneDNN gives the gradients of x and of all parameters that there are.
 static bool backward_can_run(const rungi_query *q, rungi_reason *why)
 {
+    if (q->synchronized)
+        return rungi_refuse(why, "meets no other ranks");
     for (int i = RUNGI_BN_X; i <= RUNGI_BN_BIAS && i < q->n_in; i++)
         if (q->gin[i].buffer < 0 && q->in[i].shape.rank > 0)
             return rungi_refuse(why, "gives all gradients or none");

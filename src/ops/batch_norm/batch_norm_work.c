@@ -31,7 +31,7 @@ rungi_bn_cut rungi_bn_cut_of(const rungi_operand *x)
 size_t rungi_bn_scratch_bytes(const rungi_bn_cut *cut)
 {
     size_t channels = (size_t)rungi_bn_channels(&cut->form), cells = (size_t)cut->chunks * channels;
-    return cells * (2 * sizeof(double) + sizeof(float)) +
+    return cells * (2 * sizeof(double) + sizeof(float)) + RUNGI_BN_FIRST * sizeof(double) +
            channels * (2 * sizeof(double) + RUNGI_BN_NUMBERS * sizeof(float));
 }
 
@@ -40,7 +40,8 @@ rungi_bn_scratch rungi_bn_scratch_of(const rungi_bn_cut *cut, void *workspace)
     int64_t channels = rungi_bn_channels(&cut->form), cells = cut->chunks * channels;
     rungi_bn_scratch s = {.s1 = workspace};
     s.s2 = s.s1 + cells;
-    s.mean = s.s2 + cells;
+    s.numbers = s.s2 + cells;
+    s.mean = s.numbers + RUNGI_BN_FIRST;
     s.var = s.mean + channels;
     s.shift = (float *)(s.var + channels);
     for (int i = 0; i < RUNGI_BN_NUMBERS; i++)

@@ -24,7 +24,8 @@ enum { RUNGI_BN_NUMBERS = 5 };
 typedef struct rungi_bn_scratch {
     double *s1, *s2;                 // [chunks][channels]
     float *shift;                    // [chunks][channels]
-    double *mean, *var;              // [channels]
+    double *numbers;                 // rungi_bn_meet_*: mean and var lie in it
+    double *mean, *var;              // [channels]; backward: of all ranks, the sums s1 and s2
     float *number[RUNGI_BN_NUMBERS]; // [channels]
 } rungi_bn_scratch;
 

@@ -47,7 +47,7 @@ rungi_dropout_source rungi_dropout_source_of(const rungi_call *c)
 {
     double threshold = rungi_dropout_rate(c->q) * 0x1p32 + 0.5;
     return (rungi_dropout_source){
-        rungi_random_make(c->rt->seed, RUNGI_PURPOSE_DROPOUT, c->rt->step, (uint64_t)c->q->node, 0),
+        rungi_random_make(c->rt->seed, RUNGI_PURPOSE_DROPOUT, c->rt->step, c->q->key, 0),
         threshold < 0x1p32 ? (uint32_t)threshold : UINT32_MAX};
 }
 

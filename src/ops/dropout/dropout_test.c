@@ -75,7 +75,7 @@ static void run(rung_shape shape, rungi_layout layout, int64_t offset, int64_t s
     for (int64_t i = 0; i < rungi_operand_count(&t.in[0]); i++)
         rungi_trial_set(&t, &t.in[0], i, 1);
     rungi_query q = rungi_trial_query(&t, RUNGI_FORWARD, ~0u, gin);
-    q.node = 4;
+    q.key = 4;
     assert_ok(
         rungi_trial_run(&t, &q, rungi_kernel_choose(&q, RUNGI_CPU, RUNGI_POLICY_ALL, NULL), 1));
     for (int64_t i = 0; i < rungi_operand_count(&t.out[0]); i++)
