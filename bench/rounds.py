@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import time
 
-from workers import PROGRAMS
+from workers import PROGRAMS, Failed, NotAvailable
 
 NEAR, FAR = 200.0, 400.0  # nanoseconds
 REST = 0.03               # seconds until the threads of the side before have gone to sleep
@@ -108,3 +108,17 @@ def quick(worker, seconds=0.7):
     for _ in range(2):
         best = min(best, block(worker, seconds, step_ms))
     return best
+
+
+def side_by_side(starts, seconds, count, tell):
+    """Rounds of the workers that `starts`, by name, make; they are closed after it."""
+    sides = {}
+    try:
+        for name, start in starts.items():
+            sides[name] = start()
+        return Rounds(sides, seconds, count, tell)
+    except Failed as error:
+        raise NotAvailable(str(error)) from None
+    finally:
+        for side in sides.values():
+            side.close()

@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 
 import workers
-from rounds import Rounds, spread_text
+from rounds import side_by_side, spread_text
 from workers import CORES, Failed, NotAvailable, Worker
 
 BATCH, COPIES = 64, 6
@@ -133,16 +133,7 @@ def choose_peer(smoke, tell, start=peer):
 def measure(name, smoke, tell, start_other, other_name, start_ours=lambda: ours("supply", len(CORES))):
     """Rounds of our supply beside another side; the larger ratio is better for us."""
     count, seconds = (2, 2.0) if smoke else (12, 3.0)
-    sides = {}
-    try:
-        sides["rung"] = start_ours()
-        sides["other"] = start_other()
-        rounds = Rounds(sides, seconds, count, tell)
-    except Failed as error:
-        raise NotAvailable(str(error)) from None
-    finally:
-        for side in sides.values():
-            side.close()
+    rounds = side_by_side({"rung": start_ours, "other": start_other}, seconds, count, tell)
     ratios = rounds.ratios("other", "rung")
     for side, label in (("rung", "rung"), ("other", other_name)):
         rates = [rate(ms) for ms in rounds.blocks[side]]

@@ -31,7 +31,14 @@ static void print_row(const rung_fit_row *r)
     print_mib(r->resident);
     if (r->seconds >= 0)
         printf(" %10.2f %10.0f", r->seconds * 1e3, (double)r->batch / r->seconds);
-    printf("  %s\n", r->fits ? "" : "does not fit");
+    if (r->fits)
+        printf("\n");
+    else if (r->accumulate)
+        printf("  does not fit; would with train.accumulate=%" PRId64 " data.batch_size=%" PRId64
+               "\n",
+               r->accumulate, r->batch / r->accumulate);
+    else
+        printf("  does not fit\n");
 }
 
 static void print_fit(const rung_fit *f)
@@ -107,11 +114,12 @@ const cli_verb cli_verb_fit = {
     .name = "fit",
     .summary = "tell the memory and time of several batch sizes before training",
     .arguments = "CONFIG [KEY=VALUE ...]",
-    .text = "Prints, without running a step, what training takes at several batch sizes, in "
-            "float32 and in 16 bits, with everything kept and with recomputation: weights, "
-            "gradients, optimizer, activations "
-            "and workspace of the device, batches loaded ahead, the estimated time of a step, and "
-            "the largest batch that fits.",
+    .text =
+        "Prints, without running a step, what training takes at several batch sizes, in "
+        "float32 and in 16 bits, with everything kept and with recomputation: weights, "
+        "gradients, optimizer, activations and workspace of the device, batches loaded ahead, the "
+        "estimated time of a step, and "
+        "the largest batch that fits; of one that does not, the accumulation with which it would.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

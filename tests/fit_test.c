@@ -50,7 +50,7 @@ static void check(const network *n, const char *const *overrides, bool half, run
     training_log log;
     rung_fit fit;
     const int64_t batch = 8;
-    uint64_t peak = measured_peak(n->yaml, overrides);
+    uint64_t peak = measured_peak(n->yaml, overrides); // of steps on 8 samples
     rung_context *context = training_context(&log);
     rung_config *config = training_config(context, n->yaml, overrides);
     assert_ok(rung_fit_run(
@@ -86,6 +86,9 @@ static void every_network(void **state)
               (const char *const[]){"exact=true", "device.threads=3", "optim.momentum=0.9", NULL},
               false, RUNG_FIT_KEEP);
         check(&networks[i], (const char *const[]){"train.precision=bf16", NULL}, true,
+              RUNG_FIT_KEEP);
+        // Four rounds of 2; the last step's of 2, 2, 1, 1.
+        check(&networks[i], (const char *const[]){"train.accumulate=4", "data.batch_size=2", NULL},
               RUNG_FIT_KEEP);
     }
 }

@@ -23,7 +23,7 @@ static void same_bits(void **state)
     static const char *const optimizers[][6] = {
         {"optim.name=sgd", "optim.lr=0.05"},
         {"optim.name=sgd", "optim.momentum=0.9", "optim.nesterov=true", "optim.weight_decay=0.01"},
-        {"optim.name=sgd", "optim.momentum=0.9", "train.clip_value=0.01"},
+        {"optim.name=sgd", "optim.momentum=0.9", "train.max_grad_value=0.01"},
         {"optim.name=adamw", "optim.lr=0.001", "schedule.name=cosine"},
         {"optim.name=adam", "plan.fuse=true", "model.freeze=[fc2.*]"},
     };

@@ -27,7 +27,7 @@ enum { RUNG_FIT_PRECISIONS = 2 };
 RUNG_API const char *rung_fit_way_name(rung_fit_way way);
 
 typedef struct rung_fit_row {
-    int64_t batch;
+    int64_t batch; // samples of a step
     rung_dtype precision;
     rung_fit_way way;
     // Bytes of the device. `gradients` are those of parameters, of all shards; `statistics` what
@@ -39,6 +39,9 @@ typedef struct rung_fit_row {
     double extra;      // share of time that recomputation adds, predicted
     double seconds;    // of a step, estimated
     bool fits;
+    // The fewest rounds (train.accumulate, the configuration's times a power of two) in which a
+    // step on this batch fits; 0: none.
+    int64_t accumulate;
 } rung_fit_row;
 
 typedef struct rung_fit {

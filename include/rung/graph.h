@@ -120,6 +120,11 @@ RUNG_API int rung_graph_set_eval(rung_graph *graph, const char *pattern);
 // Parameters matching the pattern get no gradient and are not updated. Returns how many matched.
 RUNG_API int rung_graph_freeze(rung_graph *graph, const char *pattern);
 
+// Parameters that take no part in the loss and are not frozen: they get no gradient, and the
+// optimizer leaves them as they are (PyTorch's grad None). Writes the names of the first `room`,
+// which are the graph's, and returns how many there are; -1 when there is no memory.
+RUNG_API int rung_graph_unused(const rung_graph *graph, const char **names, int room);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,7 @@
 #include "rung/schedule.h"
 #include "rung/state.h"
 #include "rung/status.h"
+#include "rung/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,7 +84,14 @@ typedef struct rung_optimizer_update {
     // the update's own pass finds it, at no cost, when parameters are spoiled already.
     bool want_norm;
     bool skip_nonfinite; // implies want_norm
-    int threads;         // 0 means 1
+    // Where the updated parameters also go, rounded to nearest even, in the pass that updates them:
+    // as long as the parameters, at the same places. Frozen parameters and those of other ranks'
+    // parts are left alone. NULL: nowhere.
+    void *low;
+    rung_dtype low_dtype; // RUNG_BF16 or RUNG_F16
+    // Compute each segment's norm and that of its update, without another pass over memory.
+    bool measure;
+    int threads; // 0 means 1
 } rung_optimizer_update;
 
 typedef struct rung_optimizer_report {
@@ -151,6 +159,12 @@ RUNG_API void rung_optimizer_freeze(rung_optimizer *optimizer, int64_t segment, 
 
 // L2 norm of a segment's true gradient in the last step that computed the norm; 0 if frozen.
 RUNG_API double rung_optimizer_segment_norm(const rung_optimizer *optimizer, int64_t segment);
+
+// Sums of squares of a segment in the last step that measured: of its parameters before the step,
+// and of what the step added to them. The root of their ratio is the update ratio. 0 if frozen; of
+// an optimizer that is cut over ranks, this part's share.
+RUNG_API void rung_optimizer_segment_update(const rung_optimizer *optimizer, int64_t segment,
+                                            double *params_out, double *update_out);
 
 #ifdef __cplusplus
 }

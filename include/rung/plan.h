@@ -69,6 +69,9 @@ typedef struct rung_compile_options {
     // update the parameter right away. A plan run by rung_plan_backward stores all gradients all
     // the same: only a trainer makes use of it.
     bool fuse_optimizer;
+    // Backward adds to the gradients that are there (accumulation): parameters' gradients are
+    // computed in the arena, each added as soon as it is complete. Not with fuse_optimizer.
+    bool accumulate;
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;       // 3x3 convolutions by Winograd: needs own kernels and channels last
@@ -122,8 +125,13 @@ RUNG_API void rung_plan_set_loss_scale(rung_plan *plan, float scale);
 
 // Runs forward: all outputs are computed.
 RUNG_API rung_status rung_plan_forward(rung_plan *plan);
-// Runs backward after forward: the gradients of the state are overwritten, not added to (what
-// PyTorch calls zero_grad(set_to_none=True) has no counterpart: there is nothing to zero).
+// Runs backward after forward: the gradients of the state are overwritten (what PyTorch calls
+// zero_grad(set_to_none=True) has no counterpart: there is nothing to zero), or, by a plan compiled
+// with `accumulate`, added to.
+//
+// Accumulating by hand: the first micro-batch of a group runs in a plan without `accumulate`, the
+// others in one with it. Each divides its loss by the labels of its own batch: what is added are
+// sums of means. A trainer's are the mean of the whole group.
 RUNG_API rung_status rung_plan_backward(rung_plan *plan);
 
 // A view of an output, valid until the next run of a plan in the same arena.

@@ -21,6 +21,7 @@ typedef struct builder {
     // By value and layout, -1: in its own dtype, and cast to another one.
     int (*tensor)[2][4];
     int *grad;                       // by value: its gradient so far, in the value's own layout; -1
+    int *first_use;                  // accumulate: by value, the first node that takes it
     const rungi_operand **in, **out; // by node: forward operands
     bool failed;                     // out of memory
 } builder;
@@ -360,13 +361,37 @@ static bool may_add_in_place(const builder *b, int value, size_t k)
            b->p->tensors.data[root].kind != RUNGI_TENSOR_SEED;
 }
 
-static int param_grad(builder *b, int value)
+static int stored_grad(builder *b, int value)
 {
     rungi_tensor t = {.kind = RUNGI_TENSOR_GRAD, .value = value, .is_grad = true};
     t.operand = (rungi_operand){.dtype = b->types[value].dtype, .shape = b->types[value].shape};
     int index = rungi_plan_tensor(b->p, &t);
     b->failed |= index < 0;
     return index;
+}
+
+// What backward writes a parameter's gradient to: where it is stored or, to add it to what is there
+// when it is complete, the arena.
+static int param_grad(builder *b, int value)
+{
+    return b->p->options.accumulate ? new_tensor(b, value, b->value_layout[value], true)
+                                    : stored_grad(b, value);
+}
+
+// After backward of node k: adds the gradients that no earlier node contributes to.
+static void add_complete(builder *b, size_t k)
+{
+    const rungi_node *node = &b->g->nodes.data[k];
+    for (int i = 0; i < node->n_in; i++) {
+        int value = node->in[i];
+        if (!value || b->g->values.data[value].kind != RUNGI_VALUE_PARAM || b->grad[value] < 0 ||
+            b->first_use[value] != (int)k)
+            continue;
+        int stored = stored_grad(b, value);
+        if (stored >= 0)
+            add_helper(b, "add", (int)k, stored, b->grad[value], stored);
+        b->first_use[value] = -1; // done, also where the node takes it twice
+    }
 }
 
 // Takes tensor `part`, written by node k, as a contribution to the gradient of `value`. A part that
@@ -549,9 +574,16 @@ static void build_backward(builder *b)
     for (size_t i = 0; i < b->g->outputs.count && !b->failed; i++)
         if (b->g->outputs.data[i].seeded && output_wanted(b->p, b->g->outputs.data[i].name))
             add_seed(b, b->g->outputs.data[i].value);
-    for (size_t k = b->g->nodes.count; k-- > 0 && !b->failed;)
-        if (b->node_live[k])
-            backward_node(b, k);
+    for (size_t k = b->g->nodes.count; k-- > 0;)
+        for (int i = 0; b->node_live[k] && i < b->g->nodes.data[k].n_in; i++)
+            b->first_use[b->g->nodes.data[k].in[i]] = (int)k;
+    for (size_t k = b->g->nodes.count; k-- > 0 && !b->failed;) {
+        if (!b->node_live[k])
+            continue;
+        backward_node(b, k);
+        if (b->p->options.accumulate)
+            add_complete(b, k);
+    }
     keep_input_gradients(b);
 }
 
@@ -569,13 +601,14 @@ static bool allocate(builder *b)
     b->reaches_loss = rungi_plan_block(p, values * sizeof *b->reaches_loss);
     b->tensor = rungi_plan_block(p, values * sizeof *b->tensor);
     b->grad = rungi_plan_block(p, values * sizeof *b->grad);
+    b->first_use = rungi_plan_block(p, values * sizeof *b->first_use);
     b->in = rungi_plan_block(p, nodes * sizeof *b->in);
     b->out = rungi_plan_block(p, nodes * sizeof *b->out);
     p->value_tensor = rungi_plan_block(p, values * sizeof *p->value_tensor);
     p->input_grad = rungi_plan_block(p, values * sizeof *p->input_grad);
     if (!b->types || !b->value_layout || !b->node_layout || !b->node_live || !b->wants_grad ||
-        !b->reaches_loss || !b->tensor || !b->grad || !b->in || !b->out || !p->value_tensor ||
-        !p->input_grad)
+        !b->reaches_loss || !b->tensor || !b->grad || !b->first_use || !b->in || !b->out ||
+        !p->value_tensor || !p->input_grad)
         return false;
     for (size_t i = 0; i < values; i++) {
         b->grad[i] = p->input_grad[i] = -1;

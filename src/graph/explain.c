@@ -132,14 +132,15 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     rungi_string_add(
         &out,
         "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-        "%s%s%s%s%s%s\n",
+        "%s%s%s%s%s%s%s\n",
         (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
         plan->options.gradients ? " with gradients" : "", plan->options.threads,
         layouts[plan->options.layout], kernels[plan->options.kernels],
         plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
         plan->options.fuse_optimizer ? ", fuse_optimizer on" : "", halves ? ", precision " : "",
         halves ? rung_dtype_name(plan->options.precision) : "", halves ? ", compute " : "",
-        halves ? computes[plan->options.compute] : "");
+        halves ? computes[plan->options.compute] : "",
+        plan->options.accumulate ? ", adds to the gradients" : "");
     add_memory(plan, &out);
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)

@@ -91,6 +91,8 @@ static rung_status compile(rung_plan *p, const rung_compile_options *options)
     RUNG_TRY(resolve_precision(p));
     RUNG_TRY(resolve_symbols(p, options));
     RUNG_TRY(check_outputs(p->graph, options));
+    RUNG_CHECK(!options->accumulate || !options->float64, RUNG_INVALID,
+               "a float64 plan keeps its gradients to itself: it cannot accumulate");
     RUNG_TRY(rungi_plan_build(p));
     if (p->options.fuse) {
         RUNG_TRY(rungi_plan_fuse(p));

@@ -189,7 +189,7 @@ rung_status rungi_instance_run(rungi_instance *instance, int begin, int end);
 rung_status rungi_instance_submit(rungi_instance *instance, rung_stream *stream, int begin,
                                   int end);
 
-enum { RUNGI_MAX_SHARDS = 64 };
+enum { RUNGI_MAX_SHARDS = 1024 }; // of a step, those of accumulated micro-batches included
 
 // Calls what operators do once a step after all shards have run forward (running statistics).
 rung_status rungi_instances_finish(rungi_instance *const *shards, int count);

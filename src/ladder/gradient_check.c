@@ -90,7 +90,7 @@ static rung_status gather(const rungi_session *s, const rung_batch *batch, sampl
 static rung_status take(rungi_session *s, const rung_batch *batch, sample_set *set)
 {
     int64_t all = batch->global_count;
-    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int shards = rungi_session_cut(s, true), own = shards / s->ranks;
     *set = (sample_set){.count = all < RUNGI_GRADIENT_SAMPLES ? all : RUNGI_GRADIENT_SAMPLES};
     set->part = rungi_shards_of(set->count, shards, s->rank * own, own);
     set->n_feeds = rungi_session_feeds(s, batch, set->own);

@@ -87,6 +87,8 @@ static bool fuse_optimizer(const rungi_train_config *c, char *setting, size_t si
         return say(why, why_size, "needs own kernels, which were not kept");
     if (c->data.batch_size > 8)
         return say(why, why_size, "kernels that can do it take up to 8 samples");
+    if (c->gradients.accumulate > 1)
+        return say(why, why_size, "train.accumulate adds gradients before weights are updated");
     if (c->plan.fuse_optimizer)
         return say(why, why_size, "the base has it already");
     snprintf(setting, size, "plan.fuse_optimizer=true");
@@ -225,6 +227,41 @@ static bool fp16(const rungi_train_config *c, char *setting, size_t size, char *
     return precision(c, RUNG_F16, "fp16", setting, size, why, why_size);
 }
 
+// Halves of the batch, one after the other: the same step. Under exact its shards are halved too.
+static bool accumulate(const rungi_train_config *c, char *setting, size_t size, char *why,
+                       size_t why_size)
+{
+    bool part = c->data.batch_per_device > 0;
+    int64_t batch = part ? c->data.batch_per_device : c->data.batch_size;
+    int64_t ranks = part ? 1 : c->train.ranks, rounds = c->gradients.accumulate;
+    if (batch % (2 * ranks) != 0)
+        return say(why, why_size, "the batch of a rank cannot be halved");
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+        c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL || c->ddp.sync_batch_norm)
+        return say(why, why_size, "pipelines, data_parallel and ddp.sync_batch_norm take none");
+    if (c->plan.fuse_optimizer)
+        return say(why, why_size, "plan.fuse_optimizer, which was kept, updates during backward");
+    if (c->exact && c->train.shards / 2 < c->train.ranks)
+        return say(why, why_size, "train.shards cannot be halved");
+    int used = snprintf(setting, size, "%s=%" PRId64 " train.accumulate=%" PRId64,
+                        part ? "data.batch_per_device" : "data.batch_size", batch / 2, rounds * 2);
+    if (c->exact && used > 0 && (size_t)used < size)
+        snprintf(setting + used, size - (size_t)used, " train.shards=%" PRId64,
+                 c->train.shards / 2);
+    return true;
+}
+
+// Has the network batch normalization, which sees no more than what is computed at once?
+static bool normalizes(const rungi_train_config *c)
+{
+    return strcmp(c->model.name, "resnet18") == 0;
+}
+
+static rungi_effect accumulate_effect(const rungi_train_config *c)
+{
+    return c->exact ? RUNGI_EXACT : normalizes(c) ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -335,10 +372,9 @@ static bool ddp(const rungi_train_config *c, char *setting, size_t size, char *w
 
 static rungi_effect ddp_effect(const rungi_train_config *c)
 {
-    bool norm = strcmp(c->model.name, "resnet18") == 0;
-    return c->exact                                          ? RUNGI_EXACT
-           : norm || c->data.mixup > 0 || c->data.cutmix > 0 ? RUNGI_SEMANTIC
-                                                             : RUNGI_NUMERIC;
+    return c->exact                                                   ? RUNGI_EXACT
+           : normalizes(c) || c->data.mixup > 0 || c->data.cutmix > 0 ? RUNGI_SEMANTIC
+                                                                      : RUNGI_NUMERIC;
 }
 
 static const char *const one_rank = "there is one rank: the rung ddp was not kept";
@@ -634,6 +670,9 @@ const rungi_rung rungi_rungs[] = {
     {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT, recompute},
     {"bf16", "half the memory of activations: bfloat16", RUNGI_NUMERIC, bf16},
     {"fp16", "the same in float16, with a loss scale", RUNGI_NUMERIC, fp16},
+    {"accumulate", "less memory: halves of the batch, their gradients added", RUNGI_NUMERIC,
+     accumulate, .effect_in = accumulate_effect,
+     .not_kept = "not kept: batch normalization would see halves of the batch"},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
      .effect_in = ddp_effect,

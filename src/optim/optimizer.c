@@ -197,6 +197,7 @@ static void choose_kernels(rung_optimizer *opt, rung_isa isa)
     const rungi_step_kernels *kernels = rungi_step_kernels_for(isa);
     const rung_optimizer_options *o = &opt->options;
     opt->sum_squares = kernels->sum_squares;
+    opt->to_bf16 = kernels->to_bf16;
     opt->step_scaled = kernels->sgd_scaled;
     if (o->kind != RUNG_OPTIMIZER_SGD)
         opt->step = kernels->adam;
@@ -274,6 +275,7 @@ void rung_optimizer_destroy(rung_optimizer **optimizer)
     free(opt->coefs);
     free(opt->blocks);
     free(opt->block_sums);
+    free(opt->block_updates);
     free(opt->groups);
     free(opt);
     *optimizer = NULL;
@@ -325,4 +327,11 @@ void rung_optimizer_freeze(rung_optimizer *optimizer, int64_t segment, bool froz
 double rung_optimizer_segment_norm(const rung_optimizer *optimizer, int64_t segment)
 {
     return optimizer->segments[segment].norm;
+}
+
+void rung_optimizer_segment_update(const rung_optimizer *optimizer, int64_t segment,
+                                   double *params_out, double *update_out)
+{
+    *params_out = optimizer->segments[segment].param_squares;
+    *update_out = optimizer->segments[segment].update_squares;
 }

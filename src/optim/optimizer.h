@@ -39,6 +39,7 @@ typedef struct rungi_optim_segment {
     rungi_optim_part part;
     int64_t first_block, block_count; // of the gradient norm; none while frozen
     double norm;
+    double param_squares, update_squares; // of the last step that measured
 } rungi_optim_segment;
 
 // Adjacent segments with equal settings, updated by one call.
@@ -50,6 +51,7 @@ typedef struct rungi_optim_run {
 
 typedef struct rungi_optim_block {
     int64_t begin, end;
+    int64_t run; // that it lies in
 } rungi_optim_block;
 
 struct rung_optimizer {
@@ -68,7 +70,8 @@ struct rung_optimizer {
     int64_t part_elements, part_offset; // of the runs: how many, and how many come before
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
-    bool sums_given; // for the next step: see rungi_optimizer_part_sums
+    double (*block_updates)[2]; // of parameters and updates; made when first measured
+    bool sums_given;            // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];
@@ -76,6 +79,7 @@ struct rung_optimizer {
     rungi_step_fn *step; // the loop of this optimizer
     rungi_step_scaled_fn *step_scaled;
     double (*sum_squares)(const float *x, int64_t count);
+    void (*to_bf16)(uint16_t *to, const float *from, int64_t count);
 };
 
 // rung_optimizer_create on memory that the caller provides for the state: as many buffers as
@@ -124,11 +128,18 @@ void rungi_optimizer_part_sums(rung_optimizer *optimizer, const float *grads, in
 // min(1, max_norm / (norm + 1e-6)).
 double rungi_clip_coefficient(double norm, double max_norm);
 
-// The update alone: gradients times `scale`, each kept within +-`limit` (infinity: off). Counts the
-// step. Whether all gradients were finite: found in the same pass, when the parameters of those
-// that were not are spoiled already.
+// optimizer_apply.c: the update alone: gradients times `scale`, each kept within update's limit,
+// low and measure as it says. Counts the step. Whether all gradients were finite: found in the same
+// pass, when the parameters of those that were not are spoiled already.
 bool rungi_optimizer_apply(rung_optimizer *optimizer, float *params, const float *grads,
-                           const rung_rates *rates, double scale, double limit, int threads);
+                           const rung_optimizer_update *update, double scale);
+// Numbers of a step for parameters of a group that have taken so many.
+rungi_step_coef rungi_optimizer_coef(const rung_optimizer *optimizer, int group, int64_t steps,
+                                     const rung_rates *rates, double scale, double limit);
+// Largest gradient that an update leaves; infinity: any.
+double rungi_optimizer_limit(const rung_optimizer_update *update);
+// Threads that a pass over all elements takes.
+int rungi_optimizer_threads(const rung_optimizer *optimizer, int threads);
 
 // Optimizers that have other parameters of the same network, on other ranks.
 typedef struct rungi_optimizer_peers {

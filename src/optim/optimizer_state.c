@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // An optimizer for the parameters of a state.
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "graph/graph.h"
+#include "graph/state.h"
 #include "rung/optim.h"
 
 static int by_begin(const void *a, const void *b)
 {
     int64_t x = ((const rung_segment *)a)->begin, y = ((const rung_segment *)b)->begin;
     return (x > y) - (x < y);
+}
+
+// Does the graph's loss not depend on it? A graph without a loss leaves that open.
+static bool is_unused(const rung_state *state, const char *name)
+{
+    enum { ROOM = 1024 };
+
+    const char *names[ROOM];
+    int count = state->graph->loss ? rung_graph_unused(state->graph, names, ROOM) : 0;
+    for (int i = 0; i < count && i < ROOM; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
 }
 
 rung_status rung_optimizer_for_state(const rung_context *context,
@@ -37,7 +53,7 @@ rung_status rung_optimizer_for_state(const rung_context *context,
                                        .begin = begin,
                                        .end = begin + elements,
                                        .group = e.no_decay,
-                                       .frozen = !e.trainable};
+                                       .frozen = !e.trainable || is_unused(state, e.name)};
     }
     qsort(segments, (size_t)n, sizeof *segments, by_begin);
     rung_optimizer_options o = *options;

@@ -23,13 +23,13 @@ static bool may_bridge(const rung_optimizer *opt, int64_t gap)
     return gap == 0 || (keeps_zeros && gap < RUNGI_OPTIM_PADDING);
 }
 
-static void plan_blocks(rung_optimizer *opt, rungi_optim_segment *segment)
+static void plan_blocks(rung_optimizer *opt, rungi_optim_segment *segment, int64_t run)
 {
     segment->first_block = opt->block_count;
     for (int64_t begin = segment->begin; begin < segment->end; begin += RUNGI_OPTIM_BLOCK) {
         int64_t end = begin + RUNGI_OPTIM_BLOCK;
         opt->blocks[opt->block_count++] =
-            (rungi_optim_block){begin, end < segment->end ? end : segment->end};
+            (rungi_optim_block){begin, end < segment->end ? end : segment->end, run};
     }
     segment->block_count = opt->block_count - segment->first_block;
 }
@@ -61,7 +61,6 @@ void rungi_optimizer_plan(rung_optimizer *opt)
             last = NULL;
             continue;
         }
-        plan_blocks(opt, segment);
         if (last && same_settings(opt, last, segment) &&
             may_bridge(opt, segment->begin - last->end)) {
             opt->run_elements += segment->end - last->end;
@@ -71,10 +70,11 @@ void rungi_optimizer_plan(rung_optimizer *opt)
             last = &opt->runs[opt->run_count++];
             *last = (rungi_optim_run){segment->begin, segment->end, segment->group, segment->steps};
         }
+        plan_blocks(opt, segment, opt->run_count - 1);
     }
 }
 
-static int threads_for(const rung_optimizer *opt, int threads)
+int rungi_optimizer_threads(const rung_optimizer *opt, int threads)
 {
     return threads > 1 && opt->run_elements >= RUNGI_OPTIM_PARALLEL ? threads : 1;
 }
@@ -83,7 +83,7 @@ static int threads_for(const rung_optimizer *opt, int threads)
 static void sum_blocks(rung_optimizer *opt, const float *grads, int threads, int64_t begin,
                        int64_t end)
 {
-    int team = threads_for(opt, threads);
+    int team = rungi_optimizer_threads(opt, threads);
     (void)team;
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t i = 0; i < opt->block_count; i++) {
@@ -133,108 +133,6 @@ double rungi_clip_coefficient(double norm, double max_norm)
     return coefficient < 1 ? coefficient : 1;
 }
 
-static rungi_step_coef coef_of(const rung_optimizer *opt, int group, int64_t steps,
-                               const rung_rates *rates, double scale, double limit)
-{
-    const rung_optimizer_options *o = &opt->options;
-    double lr = rates->lr * opt->groups[group].lr_multiplier;
-    double decay = opt->groups[group].weight_decay;
-    rungi_step_coef c = {
-        .grad_scale = (float)scale,
-        .grad_limit = (float)limit,
-        .weight_decay = o->kind == RUNG_OPTIMIZER_ADAMW ? 0 : (float)decay,
-        .shrink = o->kind == RUNG_OPTIMIZER_ADAMW ? (float)(1 - lr * decay) : 1,
-        .lr = (float)lr,
-    };
-    if (o->kind == RUNG_OPTIMIZER_SGD) {
-        double momentum = rates->cycles_momentum ? rates->momentum : o->momentum;
-        bool first = steps == 0;
-        c.momentum = first ? 0 : (float)momentum;
-        c.keep = first ? 1 : (float)(1 - o->dampening);
-        c.look_ahead = (float)momentum;
-        return c;
-    }
-    double beta1 = rates->cycles_momentum ? rates->momentum : o->betas[0];
-    double t = (double)(steps + 1);
-    c.keep = (float)(1 - beta1);
-    c.beta2 = (float)o->betas[1];
-    c.keep2 = (float)(1 - o->betas[1]);
-    c.lr = (float)(lr / (1 - pow(beta1, t)));
-    c.inv_sqrt_correction2 = (float)(1 / sqrt(1 - pow(o->betas[1], t)));
-    c.eps = (float)o->eps;
-    return c;
-}
-
-static void count_step(rung_optimizer *opt)
-{
-    for (int64_t i = 0; i < opt->segment_count; i++)
-        opt->segments[i].steps += !opt->segments[i].frozen;
-    for (int64_t i = 0; i < opt->run_count; i++)
-        opt->runs[i].steps++;
-}
-
-// Where this optimizer's part of the elements lies in the runs laid end to end.
-static void place_part(rung_optimizer *opt)
-{
-    opt->part_offset = opt->part_elements = 0;
-    for (int64_t i = 0; i < opt->run_count; i++) {
-        const rungi_optim_run *run = &opt->runs[i];
-        int64_t begin = run->begin > opt->part_begin ? run->begin : opt->part_begin;
-        int64_t end = run->end < opt->part_end ? run->end : opt->part_end;
-        if (run->begin < opt->part_begin)
-            opt->part_offset +=
-                (run->end < opt->part_begin ? run->end : opt->part_begin) - run->begin;
-        if (begin < end)
-            opt->part_elements += end - begin;
-    }
-}
-
-// Updates share number `share` of `shares`: a range of the runs laid end to end. Whether all of its
-// gradients were finite.
-static bool apply_share(const rung_optimizer *opt, float *params, const float *grads, int share,
-                        int shares)
-{
-    // cut at multiples of a cache line
-    int64_t lines = (opt->part_elements + 15) / 16;
-    int64_t from = opt->part_offset + lines * share / shares * 16;
-    int64_t to = opt->part_offset + lines * (share + 1) / shares * 16;
-    int64_t last = opt->part_offset + opt->part_elements;
-    int64_t offset = 0; // of the run's first element
-    to = to < last ? to : last;
-    bool bad = false;
-    for (int64_t i = 0; i < opt->run_count && offset < to; i++) {
-        const rungi_optim_run *run = &opt->runs[i];
-        int64_t length = run->end - run->begin;
-        int64_t a = from > offset ? from - offset : 0;
-        int64_t b = to - offset < length ? to - offset : length;
-        if (a < b) {
-            int64_t at = run->begin + a, own = at - opt->part_begin;
-            bad |= opt->step(&opt->coefs[i], params + at, grads + at,
-                             opt->state[0] ? opt->state[0] + own : NULL,
-                             opt->state[1] ? opt->state[1] + own : NULL, b - a);
-        }
-        offset += length;
-    }
-    return !bad;
-}
-
-bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grads,
-                           const rung_rates *rates, double scale, double limit, int threads)
-{
-    rungi_optimizer_plan(opt);
-    place_part(opt);
-    for (int64_t i = 0; i < opt->run_count; i++)
-        opt->coefs[i] = coef_of(opt, opt->runs[i].group, opt->runs[i].steps, rates, scale, limit);
-    int shares = threads_for(opt, threads);
-    atomic_bool finite = true;
-#pragma omp parallel for schedule(static) num_threads(shares)
-    for (int share = 0; share < shares; share++)
-        if (!apply_share(opt, params, grads, share, shares))
-            atomic_store(&finite, false);
-    count_step(opt);
-    return atomic_load(&finite);
-}
-
 // The first segment with a gradient that is not finite; -1: none.
 static int64_t find_nonfinite(const rung_optimizer *opt, const float *grads)
 {
@@ -257,6 +155,9 @@ rung_status rungi_optimizer_check(const rung_optimizer *opt, const rung_optimize
                "train.max_grad_norm: %g must be >= 0 (0 is off)", u->max_grad_norm);
     RUNG_CHECK(u->max_grad_value >= 0, RUNG_CONFIG,
                "train.max_grad_value: %g must be >= 0 (0 is off)", u->max_grad_value);
+    RUNG_CHECK(!u->low || u->low_dtype == RUNG_BF16 || u->low_dtype == RUNG_F16, RUNG_INVALID,
+               "optimizer step: parameters are rounded to bf16 or f16, not to %s",
+               rung_dtype_name(u->low_dtype));
     if (!rates->cycles_momentum)
         return RUNG_OK;
     RUNG_CHECK(rates->momentum >= 0 && rates->momentum < 1, RUNG_CONFIG,
@@ -272,7 +173,7 @@ static double unscale_of(const rung_optimizer_update *u)
     return u->loss_scale > 0 ? 1 / u->loss_scale : 1;
 }
 
-static double limit_of(const rung_optimizer_update *u)
+double rungi_optimizer_limit(const rung_optimizer_update *u)
 {
     return u->max_grad_value > 0 ? u->max_grad_value : INFINITY;
 }
@@ -289,7 +190,8 @@ rungi_optim_part *rungi_optimizer_take(rung_optimizer *opt, int64_t segment, flo
     rungi_optim_part *part = &s->part;
     part->step = opt->step;
     part->step_scaled = opt->step_scaled;
-    part->coef = coef_of(opt, s->group, s->steps, &u->rates, unscale_of(u), limit_of(u));
+    part->coef = rungi_optimizer_coef(opt, s->group, s->steps, &u->rates, unscale_of(u),
+                                      rungi_optimizer_limit(u));
     part->plain = opt->options.kind == RUNG_OPTIMIZER_SGD && rungi_step_is_plain(&part->coef) &&
                   opt->state_count == 0;
     part->param = params + s->begin;
@@ -351,6 +253,19 @@ static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads,
                      (long long)(i - segment->begin), (long long)(segment->end - segment->begin));
 }
 
+static rung_status make_measures(rung_optimizer *opt)
+{
+    rungi_optimizer_plan(opt);
+    if (opt->block_updates)
+        return RUNG_OK;
+    int64_t room = 0; // of any plan
+    for (int64_t i = 0; i < opt->segment_count; i++)
+        room += (opt->segments[i].end - opt->segments[i].begin) / RUNGI_OPTIM_BLOCK + 1;
+    opt->block_updates = calloc((size_t)room + 1, sizeof *opt->block_updates);
+    RUNG_CHECK(opt->block_updates, RUNG_NO_MEMORY, "no memory to measure updates");
+    return RUNG_OK;
+}
+
 // The norm of all peers' gradients, after that of the own ones.
 static rung_status share_norm(const rung_optimizer *opt, const rungi_optimizer_peers *peers,
                               double scale, double *norm)
@@ -390,8 +305,9 @@ rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const 
         if (u->max_grad_norm > 0 && report.applied)
             report.clip = rungi_clip_coefficient(report.grad_norm, u->max_grad_norm);
     }
-    if (report.applied && !rungi_optimizer_apply(opt, params, grads, &u->rates,
-                                                 unscale * report.clip, limit_of(u), u->threads)) {
+    if (u->measure)
+        RUNG_TRY(make_measures(opt));
+    if (report.applied && !rungi_optimizer_apply(opt, params, grads, u, unscale * report.clip)) {
         report.nonfinite = find_nonfinite(opt, grads);
         if (report.nonfinite >= 0) // else it lies in padding that a run bridges
             return fail_nonfinite(opt, grads, report.nonfinite);

@@ -143,6 +143,72 @@ static void coefficient(void **state)
     assert_true(rungi_clip_coefficient(10, 1) == 1 / (10 + 1e-6));
 }
 
+// What the pass also gives: parameters rounded to 16 bits, and each segment's norm and that of its
+// update. Parameters and state are those of a plain step, on any number of threads.
+static void gives_low_precision_and_norms(void **state)
+{
+    (void)state;
+    static const rung_optimizer_kind kinds[] = {RUNG_OPTIMIZER_SGD, RUNG_OPTIMIZER_ADAMW};
+    static const rung_dtype dtypes[] = {RUNG_BF16, RUNG_F16};
+    for (int variant = 0; variant < 24; variant++) {
+        rung_isa isa = variant % 2 ? RUNG_ISA_AUTO : RUNG_ISA_SCALAR;
+        int kind = variant / 2 % 2, dtype = variant / 4 % 2, threads = variant / 8 + 1;
+        float *plain = numbers(1), *params = numbers(1), *before = numbers(1), *grads = numbers(1);
+        uint16_t *low = calloc(SIZE, sizeof *low);
+        rung_optimizer *a = make(kinds[kind]), *b = make_isa(kinds[kind], isa);
+        assert_non_null(low);
+        rung_optimizer_update u = {.rates.lr = 0.01, .max_grad_norm = 1, .threads = threads};
+        assert_ok(rung_optimizer_step(a, plain, grads, &u, NULL));
+        u.measure = variant & 1;
+        u.low = low;
+        u.low_dtype = dtypes[dtype];
+        assert_ok(rung_optimizer_step(b, params, grads, &u, NULL));
+        for (int i = 0; i < SEGMENTS; i++) {
+            assert_memory_equal(plain + segments[i].begin, params + segments[i].begin,
+                                (size_t)(segments[i].end - segments[i].begin) * sizeof *plain);
+            double w = 0, d = 0, got_w, got_d;
+            rung_optimizer_segment_update(b, i, &got_w, &got_d);
+            for (int64_t k = segments[i].begin; k < segments[i].end; k++) {
+                uint16_t want = dtype ? rung_f32_to_f16(params[k]) : rung_f32_to_bf16(params[k]);
+                assert_int_equal(low[k], segments[i].frozen ? 0 : want);
+                w += (double)before[k] * before[k];
+                d += pow((double)(params[k] - before[k]), 2);
+            }
+            bool measured = u.measure && !segments[i].frozen;
+            assert_near(got_w, measured ? w : 0, 1e-12 * w);
+            assert_near(got_d, measured ? d : 0, 1e-12 * w);
+        }
+        rung_optimizer_destroy(&a);
+        rung_optimizer_destroy(&b);
+        free(plain), free(params), free(before), free(grads), free(low);
+    }
+}
+
+// Rounding to bf16 is that of rung_f32_to_bf16 for all kinds of numbers.
+static void rounds_every_kind_of_number(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 16 };
+
+    static float x[COUNT];
+    static uint16_t got[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) { // halves of the last place, NaN and infinity among them
+        uint32_t bits = i << 16 | (i % 5 == 0   ? 0x8000U
+                                   : i % 7 == 0 ? 0x8001U
+                                                : i * 2654435761U >> 16);
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    const rung_isa isas[] = {RUNG_ISA_SCALAR, rung_context_isa(context)};
+    rung_context_destroy(&context);
+    for (int k = 0; k < 2; k++) {
+        rungi_step_kernels_for(isas[k])->to_bf16(got, x, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(got[i], rung_f32_to_bf16(x[i]));
+    }
+}
+
 // C44: true norm 10, limit 1, gradients scaled by 65536: the report says 10, and the update equals
 // that of the unscaled gradients.
 static void clips_unscaled_gradients(void **state)
@@ -257,6 +323,8 @@ int main(void)
         cmocka_unit_test(names_the_segment_at_fault),
         cmocka_unit_test(update_finds_what_is_not_finite),
         cmocka_unit_test(coefficient),
+        cmocka_unit_test(gives_low_precision_and_norms),
+        cmocka_unit_test(rounds_every_kind_of_number),
         cmocka_unit_test(clips_unscaled_gradients),
         cmocka_unit_test(clips_by_value),
     };

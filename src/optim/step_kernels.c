@@ -8,6 +8,7 @@ const rungi_step_kernels rungi_step_kernels_cpu = {
     .sgd_nesterov = step_sgd_nesterov,
     .adam = step_adam,
     .sum_squares = step_sum_squares,
+    .to_bf16 = step_to_bf16,
 };
 
 const rungi_step_kernels *rungi_step_kernels_for(rung_isa isa)

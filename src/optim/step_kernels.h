@@ -50,6 +50,8 @@ typedef struct rungi_step_kernels {
     // Sum of x[i]^2 in float64: 16 lanes, element i in lane i % 16, then lanes by halves. NaN or
     // infinite exactly when an element is (squares of finite floats cannot overflow a double).
     double (*sum_squares)(const float *x, int64_t count);
+    // Rounds to nearest even, as rung_f32_to_bf16.
+    void (*to_bf16)(uint16_t *to, const float *from, int64_t count);
 } rungi_step_kernels;
 
 // The fastest loops for that instruction set.

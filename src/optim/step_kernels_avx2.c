@@ -17,5 +17,6 @@ const rungi_step_kernels rungi_step_kernels_avx2 = {
     .sgd_nesterov = step_sgd_nesterov,
     .adam = step_adam,
     .sum_squares = step_sum_squares,
+    .to_bf16 = step_to_bf16,
 };
 #endif

@@ -151,3 +151,14 @@ static double step_sum_squares(const float *x, int64_t count)
     step_d4 half = (lane[0] + lane[2]) + (lane[1] + lane[3]);
     return (half[0] + half[2]) + (half[1] + half[3]);
 }
+
+static void step_to_bf16(uint16_t *restrict to, const float *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1)) >> 16;
+        uint32_t quiet = bits >> 16 | 0x40; // NaN stays NaN
+        to[i] = (uint16_t)((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+    }
+}

@@ -255,6 +255,30 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         return rungi_options_fail(options, "plan.fuse_optimizer",
                                   "cannot be combined with exact, which adds the gradients of its "
                                   "shards first: switch one of them off");
+    if (v->plan.fuse_optimizer && v->gradients.accumulate > 1)
+        rungi_options_note(options, context, "plan.fuse_optimizer",
+                           "ignored, because train.accumulate adds gradients before weights are "
+                           "updated");
+    if (v->gradients.accumulate > 1 && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+                                        v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL))
+        return rungi_options_fail(options, "train.accumulate",
+                                  "is %" PRId64 "; pipelines have micro-batches of their own, and "
+                                  "devices that share batches do not accumulate: set it to 1",
+                                  v->gradients.accumulate);
+    if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
+        return rungi_options_fail(options, "train.accumulate",
+                                  "is %" PRId64
+                                  "; ddp.sync_batch_norm, in which ranks meet, takes 1",
+                                  v->gradients.accumulate);
+    if (v->gradients.log_layers && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
+                                    v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER))
+        return rungi_options_fail(options, "train.log_layers",
+                                  "looks at the optimizer of one rank: not with pipelines and "
+                                  "parameter servers");
+    if (v->exact && (v->gradients.accumulate & (v->gradients.accumulate - 1)) != 0)
+        return rungi_options_fail(options, "train.accumulate",
+                                  "must be a power of two under exact, not %" PRId64,
+                                  v->gradients.accumulate);
     if (v->plan.fuse_optimizer && v->train.max_grad_norm > 0)
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.max_grad_norm needs all gradients first");

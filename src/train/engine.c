@@ -48,6 +48,8 @@ rung_status rungi_engine_create(const rung_graph *graph, rung_state *state,
     e->state = state;
     e->options = *options;
     e->options.exchange.timeline = options->timeline;
+    if (e->options.accumulate < 1)
+        e->options.accumulate = 1;
     e->bad_rank = -1;
     rung_status status = make(e);
     if (status != RUNG_OK) {
@@ -79,6 +81,9 @@ void rungi_engine_destroy(rungi_engine **engine)
     rungi_array_fini(&e->entries);
     for (size_t i = 0; e->gathered && e->gathered_bytes && i < e->model->outputs.count; i++)
         rungi_engine_drop_output(e, i);
+    for (int i = 0; i < RUNGI_ENGINE_LEVELS; i++)
+        rung_device_free(e->state->device, e->levels[i]);
+    rung_device_free(e->state->device, e->own_room);
     rungi_engine_leave(e);
     rungi_criterion_destroy(e);
     free(e->gathered);
@@ -102,7 +107,8 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .threads = e->threads,
                                   .fuse = e->options.fuse,
                                   .fuse_optimizer = e->options.fuse_optimizer && !e->team &&
-                                                    !e->exchange && !e->pipeline,
+                                                    !e->exchange && !e->pipeline &&
+                                                    e->options.accumulate == 1,
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
@@ -124,6 +130,22 @@ int rungi_engine_width(const rungi_engine *e)
                           : e->replicas[0].workers;
 }
 
+int rungi_engine_round_shards(const rungi_engine *e)
+{
+    return e->slots;
+}
+
+int rungi_engine_rounds(const rungi_engine *e)
+{
+    return e->options.accumulate;
+}
+
+int rungi_engine_gradient_buffers(const rungi_engine *e)
+{
+    return e->replicas[0].shards +
+           (e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0);
+}
+
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
 {
     return e->pipeline && e->pipeline->times.steps ? &e->pipeline->times : NULL;
@@ -138,6 +160,7 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
         if (strcmp(e->model->outputs.data[i].name, "loss") != 0)
             no_loss[n++] = e->model->outputs.data[i].name;
     rung_compile_options o = rungi_engine_plan_options(e, x->training, x->count);
+    o.accumulate = x->adds;
     if (!x->loss) {
         o.outputs = no_loss;
         o.n_outputs = n;
@@ -155,21 +178,22 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
     return rungi_exchange_ready(e->exchange, x->plan, x->ready);
 }
 
-rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t count, int shard,
-                              rungi_shard_plan **entry_out)
+rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool adds, int64_t count,
+                              int shard, rungi_shard_plan **entry_out)
 {
     rungi_shard_plan *x = NULL;
     int device = shard < 0 ? 0 : e->device_of[shard];
     for (size_t i = 0; i < e->entries.count && !x; i++) {
         rungi_shard_plan *y = e->entries.data[i];
-        if (y->training == training && y->loss == loss && y->count == count && y->device == device)
+        if (y->training == training && y->loss == loss && y->adds == adds && y->count == count &&
+            y->device == device)
             x = y;
     }
     if (!x) {
         x = calloc(1, sizeof *x);
         RUNG_CHECK(x, RUNG_NO_MEMORY, "no memory for a plan");
         *x = (rungi_shard_plan){
-            .training = training, .loss = loss, .count = count, .device = device};
+            .training = training, .loss = loss, .adds = adds, .count = count, .device = device};
         rung_status status = compile(e, x);
         const char *name = rung_device_name(e->replicas[device].device);
         if (status != RUNG_OK && e->devices > 1 &&
@@ -194,11 +218,15 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count)
 {
     e->active = 0;
+    rungi_engine_cut(e, training);
+    if (training && !e->looked)
+        RUNG_TRY(rungi_engine_check_unused(e));
     for (int s = 0; s < e->shards; s++) {
         rungi_shard part = rungi_engine_part(e, count, s);
         if (part.count == 0)
             break;
-        RUNG_TRY(rungi_engine_find(e, training, loss, part.count, s, &e->now[s]));
+        bool adds = !e->options.exact && s >= e->slots;
+        RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
     }
     return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;
@@ -221,6 +249,14 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
     return RUNG_OK;
 }
 
+const rung_plan *rungi_engine_adding_plan(const rungi_engine *e)
+{
+    for (int s = 0; s < e->active; s++)
+        if (e->now[s]->adds)
+            return e->now[s]->plan;
+    return NULL;
+}
+
 bool rungi_engine_stop(const rungi_engine *e)
 {
     return e->stop;
@@ -233,7 +269,7 @@ int rungi_engine_bad_rank(const rungi_engine *e)
 
 const rungi_straggler *rungi_engine_balance(const rungi_engine *e)
 {
-    return e->exchange && e->total > 1 ? &e->balance : NULL;
+    return e->exchange && rungi_exchange_ranks(e->exchange) > 1 ? &e->balance : NULL;
 }
 
 void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *user)
@@ -254,13 +290,16 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
     const rungi_shard_plan *largest = NULL;
     for (size_t i = 0; i < e->entries.count; i++) {
         const rungi_shard_plan *x = e->entries.data[i];
-        if (x->training && !x->device && (!largest || x->count > largest->count))
+        if (!x->training || x->device)
+            continue;
+        if (!largest || x->count > largest->count ||
+            (x->count == largest->count && x->plan->arena_bytes > largest->plan->arena_bytes))
             largest = x;
     }
     return largest ? largest->plan : NULL;
 }
 
-bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan_out,
+bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {
     if (e->pipeline) {
@@ -272,6 +311,6 @@ bool rungi_engine_shard(const rungi_engine *e, int index, const rung_plan **plan
     if (index >= e->active)
         return false;
     *plan_out = e->now[index]->plan;
-    *instance_out = e->now[index]->instances[index];
-    return true;
+    *instance_out = rungi_engine_instance(e, index);
+    return e->rounds == 1 || rungi_engine_bind(e, index / e->slots) == RUNG_OK;
 }

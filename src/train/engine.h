@@ -8,6 +8,15 @@
 // in one fixed binary tree over the shards. Loss divisors are counted over the whole batch first.
 // Not exact: one shard with all threads.
 //
+// Accumulation cuts a training batch into as many times more shards, which are computed in rounds:
+// a round has as many as a batch would have without (one, not exact). So memory for activations is
+// that of a round, divisors and random numbers are those of the whole batch, gradients are
+// exchanged once, and under exact the bits are those of a batch that is cut into all these shards
+// at once. Not exact, the plans of all rounds but the first add to the gradients that are there;
+// the tree of exact keeps a buffer for each of its levels. Running statistics of batch
+// normalization are updated once, with those of all rounds. For one device a rank, which does not
+// synchronize.
+//
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
@@ -36,6 +45,8 @@ typedef struct rungi_engine_options {
     int threads; // 0: the device's
     bool fuse;
     bool fuse_optimizer;
+    bool allow_unused; // parameters that take no part in the loss: else told, or with ranks refused
+    int accumulate;    // rounds of a training batch; 0: 1. Under exact a power of two
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
@@ -121,14 +132,17 @@ const rungi_exchange *rungi_engine_exchange(const rungi_engine *engine);
 // their devices.
 rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_view *view_out);
 
-// Shard `index` of the last call: the plan and instance that it was run with, for looking into
-// them. False past the last.
-bool rungi_engine_shard(const rungi_engine *engine, int index, const rung_plan **plan_out,
+// Shard `index` of the last call: the plan and instance that it was run with, bound to its samples
+// (which the caller still holds): for looking into them. False past the last. Of accumulated rounds
+// the instance holds what the last one left.
+bool rungi_engine_shard(rungi_engine *engine, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out);
 
-// The plan that trains on (the first shard of) batches of `count`, for listings and memory.
+// The plan that trains on (the first shard of) batches of `count`, for listings and memory; and the
+// one that adds to its gradients, NULL where there is none.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
                               const rung_plan **plan_out);
+const rung_plan *rungi_engine_adding_plan(const rungi_engine *engine);
 
 // With it, the plan of the loss that a device computes for all, or for the first shard under exact;
 // NULL: the first shard's plan has its loss.
@@ -147,6 +161,11 @@ const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *engine);
 // Shards that run at once on a device, the first one, or are kept at once by a stage of a pipeline:
 // each has an arena.
 int rungi_engine_width(const rungi_engine *engine);
+// Shards of this rank in a round; rounds of a training batch; buffers of gradients on a device, the
+// state's included.
+int rungi_engine_round_shards(const rungi_engine *engine);
+int rungi_engine_rounds(const rungi_engine *engine);
+int rungi_engine_gradient_buffers(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all
 // training steps together, without waiting for data.

@@ -8,9 +8,12 @@
 #include "train/engine.h"
 #include "train/shards.h"
 
-// A plan for one size of shard, with an instance for each shard that needs one.
+enum { RUNGI_ENGINE_LEVELS = 10 };
+
+// A plan for one size of shard, with an instance for each shard of a round that needs one.
 typedef struct rungi_shard_plan {
     bool training, loss;
+    bool adds; // to the gradients of earlier rounds
     int64_t count;
     int device;
     rung_plan *plan;
@@ -55,9 +58,11 @@ struct rungi_engine {
     const rung_graph *model; // that shards run: `graph`, or its part before the loss
     rung_state *state;
     rungi_engine_options options;
-    int shards, threads; // own shards of a batch; threads that a shard is computed with
-    int total, first;    // shards of all ranks, and the first of the own ones
-    int devices;         // that share the shards
+    int slots, threads; // own shards of a round; threads that a shard is computed with
+    int rounds;         // of the call under way, or the one that is prepared
+    int shards;         // own shards of its batch: slots * rounds
+    int total, first;   // shards of all ranks, and the first of the own ones
+    int devices;        // that share the shards
     rungi_replica replicas[RUNGI_MAX_SHARDS];
     int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
     int worker_device[RUNGI_MAX_SHARDS], workers;
@@ -70,7 +75,10 @@ struct rungi_engine {
     // By worker, where the device is asynchronous or has delays; else kernels are called directly.
     rung_stream *streams[RUNGI_MAX_SHARDS];
     rungi_timeline_work marks[3];   // of the first worker's stream
-    float *grads[RUNGI_MAX_SHARDS]; // that of a device's first is its state's
+    float *grads[RUNGI_MAX_SHARDS]; // by place in a round; that of a device's first is its state's
+    float *levels[RUNGI_ENGINE_LEVELS]; // of exact's tree over rounds: see rungi_tree_carry
+    char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
+    size_t room_bytes, own_room_bytes;
     // Of several devices that copy, by shard: room on the first device for the gradients of a block
     // of shards of another, and how many shards such a block has, at its first one.
     float *staged[RUNGI_MAX_SHARDS];
@@ -84,14 +92,18 @@ struct rungi_engine {
     RUNGI_ARRAY(int) divided; // nodes that have one
     double *numbers;          // room for those and one more
     // of the call under way
-    const rungi_batch_view *batch;
+    const rungi_batch_view *batch; // &view
+    rungi_batch_view view;
+    rungi_feed feeds[RUNG_MAX_FIELDS];
     bool training, updating;
+    int round;
     rungi_shard_plan *now[RUNGI_MAX_SHARDS];
     float losses[RUNGI_MAX_SHARDS];
     int active;    // own shards that have samples
     int64_t count; // own samples of the last batch
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
+    bool looked;   // for parameters without a part in the loss
     int bad_rank;
     int64_t began;  // of computing, when the ranks had met; then what it took
     int64_t linked; // rungi_exchange_link_time at the last training step
@@ -102,7 +114,7 @@ struct rungi_engine {
     RUNGI_ARRAY(double) zeros;
     int64_t met;
     int met_bad;
-    char **gathered; // with a team, by output: its values of all shards
+    char **gathered; // where shards take turns, by output: its values of all shards
     size_t *gathered_bytes;
 };
 
@@ -115,6 +127,8 @@ static inline int64_t rungi_engine_origin(const rungi_engine *e)
     return e->batch->alone ? 0 : e->batch->begin;
 }
 
+// Cuts batches as training or evaluation does.
+void rungi_engine_cut(rungi_engine *e, bool training);
 // Own shard s of a batch of all ranks.
 static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)
 {
@@ -124,9 +138,23 @@ static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count
 
 // Finds or compiles the plans of a batch of all ranks: fills e->now and e->active.
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count);
-// A plan for shards of `count` samples, and the instance of own shard `shard` (-1: none is wanted).
-rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, int64_t count, int shard,
-                              rungi_shard_plan **entry_out);
+// A plan for shards of `count` samples, and the instance of place `slot` of a round (-1: none is
+// wanted). `adds`: to the gradients of earlier rounds.
+rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool adds, int64_t count,
+                              int slot, rungi_shard_plan **entry_out);
+// Own shards of a round: from round * slots up to this one.
+static inline int rungi_engine_round_end(const rungi_engine *e, int round)
+{
+    int end = (round + 1) * e->slots;
+    return end < e->active ? end : e->active;
+}
+// The instance that own shard s of the batch under way takes its turn in.
+static inline rungi_instance *rungi_engine_instance(const rungi_engine *e, int s)
+{
+    return e->now[s]->instances[s % e->slots];
+}
+// Binds the shards of a round to their samples.
+rung_status rungi_engine_bind(rungi_engine *e, int round);
 
 // Runs steps [begin, end) of an instance, through the worker's stream where it has one.
 rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *instance, int begin,
@@ -205,14 +233,23 @@ static inline rungi_shard rungi_criterion_piece(const rungi_engine *e, int64_t c
 // Forward, the loss where it is wanted, and, in training, backward.
 rung_status rungi_criterion_compute(rungi_engine *e, bool loss);
 
+// engine_unused.c: before the first training plan: tells of parameters that take no part in the
+// loss. Errors: RUNG_CONFIG with several ranks.
+rung_status rungi_engine_check_unused(rungi_engine *e);
+
+// engine_statistics.c: makes room for the statistics of all shards, where those of other ranks or
+// of other rounds are needed at the end; keeps those of own shard s; updates the running ones.
+rung_status rungi_engine_open_statistics(rungi_engine *e);
+rung_status rungi_engine_keep_statistics(rungi_engine *e, int s);
+rung_status rungi_engine_finish_statistics(rungi_engine *e);
+
 // engine_ranks.c, for several ranks. Before forward: divisors become those of the whole batch.
 rung_status rungi_engine_share_counts(rungi_engine *e);
 // Backward of the one own shard, its buckets sent as they are completed.
 rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *instance);
-// After backward: *loss becomes that of the whole batch, running statistics are updated with those
-// of all shards, and gradients become the sums over all ranks.
+// After backward: *loss becomes that of the whole batch, and gradients become the sums over all
+// ranks.
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);
-rung_status rungi_engine_share_statistics(rungi_engine *e);
 rung_status rungi_engine_share_gradients(rungi_engine *e);
 // engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
 // samples (`overlaps`: starting buckets where they do).

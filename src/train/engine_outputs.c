@@ -43,7 +43,8 @@ static bool per_sample(const rungi_engine *e, size_t i)
 
 bool rungi_engine_gathers(const rungi_engine *e)
 {
-    return e->team && !(e->devices > 1 && e->training && e->options.replicas.parallel_criterion);
+    return (e->team || e->rounds > 1) &&
+           !(e->devices > 1 && e->training && e->options.replicas.parallel_criterion);
 }
 
 void rungi_engine_drop_output(rungi_engine *e, size_t i)
@@ -92,11 +93,11 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
             continue;
         int value = e->model->outputs.data[i].value;
         size_t size = rungi_sample_bytes(e->model, value);
-        RUNG_TRY(
-            rungi_engine_send(e, member, e->options.replicas.output_device,
-                              e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
-                              e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[value]],
-                              (uint64_t)part.count * size));
+        RUNG_TRY(rungi_engine_send(
+            e, member, e->options.replicas.output_device,
+            e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
+            rungi_engine_instance(e, s)->ptr[e->now[s]->plan->value_tensor[value]],
+            (uint64_t)part.count * size));
     }
     return RUNG_OK;
 }
@@ -112,7 +113,7 @@ rung_status rungi_engine_output(rungi_engine *e, const char *name, rung_view *vi
                "(data_parallel.parallel_criterion)",
                name);
     RUNG_TRY(rung_plan_output(e->now[0]->plan, name, &view));
-    for (size_t i = 0; e->team && i < e->model->outputs.count; i++) {
+    for (size_t i = 0; rungi_engine_gathers(e) && i < e->model->outputs.count; i++) {
         if (strcmp(e->model->outputs.data[i].name, name) != 0)
             continue;
         int first = rungi_engine_output_of(e, e->model->outputs.data[i].value);

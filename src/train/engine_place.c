@@ -51,10 +51,37 @@ rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device)
 
 // ---- shards -----------------------------------------------------------------------------------
 
-static rung_status count_shards(rungi_engine *e)
+void rungi_engine_cut(rungi_engine *e, bool training)
 {
     int ranks = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
-    int rank = e->exchange ? rungi_exchange_rank(e->exchange) : 0, s = e->options.shards;
+    int rank = e->exchange ? rungi_exchange_rank(e->exchange) : 0;
+    e->rounds = training ? e->options.accumulate : 1;
+    e->shards = e->slots * e->rounds;
+    e->total = e->shards * ranks;
+    e->first = rank * e->shards;
+}
+
+static rung_status check_rounds(const rungi_engine *e)
+{
+    int rounds = e->options.accumulate;
+    int64_t total = (int64_t)e->total * rounds;
+    if (rounds == 1)
+        return RUNG_OK;
+    RUNG_CHECK(e->devices == 1 && !e->options.pipeline.comm, RUNG_UNSUPPORTED,
+               "train.accumulate is %d; devices that share batches, and stages, take 1", rounds);
+    RUNG_CHECK(!e->options.synchronize, RUNG_UNSUPPORTED,
+               "train.accumulate is %d; synchronized batch normalization takes 1", rounds);
+    RUNG_CHECK(!e->options.exact || (rounds & (rounds - 1)) == 0, RUNG_CONFIG,
+               "train.accumulate is %d; with exact it must be a power of two", rounds);
+    RUNG_CHECK(total <= RUNGI_MAX_SHARDS, RUNG_CONFIG,
+               "a batch would be cut into %lld parts (train.accumulate is %d); at most %d work",
+               (long long)total, rounds, RUNGI_MAX_SHARDS);
+    return RUNG_OK;
+}
+
+static rung_status count_shards(rungi_engine *e)
+{
+    int ranks = e->exchange ? rungi_exchange_ranks(e->exchange) : 1, s = e->options.shards;
     RUNG_CHECK(ranks <= RUNGI_MAX_SHARDS, RUNG_UNSUPPORTED, "%d ranks; at most %d work", ranks,
                RUNGI_MAX_SHARDS);
     if (e->options.exact) {
@@ -70,14 +97,12 @@ static rung_status count_shards(rungi_engine *e)
                    s, ranks);
         RUNG_CHECK(e->devices <= s, RUNG_CONFIG,
                    "exact with %d devices: at most train.shards, which is %d", e->devices, s);
-        e->total = s;
-        e->shards = s / ranks;
+        e->slots = s / ranks;
     } else {
-        e->shards = e->devices;
-        e->total = e->devices * ranks;
+        e->slots = e->devices;
     }
-    e->first = rank * e->shards;
-    return RUNG_OK;
+    rungi_engine_cut(e, false);
+    return check_rounds(e);
 }
 
 static void place_shards(rungi_engine *e, int threads)
@@ -102,6 +127,10 @@ static void place_shards(rungi_engine *e, int threads)
 static rung_status make_gradients(rungi_engine *e)
 {
     uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
+    int levels = e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0;
+    for (int i = 0; i < levels; i++)
+        RUNG_TRY(rung_device_alloc(e->state->device, bytes, "gradients of micro-batches",
+                                   (void **)&e->levels[i]));
     for (int s = 0; s < e->shards; s++) {
         const rungi_replica *r = &e->replicas[e->device_of[s]];
         if (s == r->first) {

@@ -58,53 +58,11 @@ rung_status rungi_engine_share_loss(rungi_engine *e, double *loss)
     return RUNG_OK;
 }
 
-// ---- statistics -------------------------------------------------------------------------------
-
-// The instance that stands for a shard of another rank.
-static rung_status find_remote(rungi_engine *e, int shard, char *kept, rungi_instance **out)
-{
-    rungi_shard_plan *x;
-    RUNG_TRY(
-        rungi_engine_find(e, true, true, rungi_shard_of(e->whole, e->total, shard).count, -1, &x));
-    if (!x->remote[shard])
-        RUNG_TRY(rungi_instance_create_remote(x->plan, &x->remote[shard]));
-    rungi_instance_place_kept(x->remote[shard], kept);
-    *out = x->remote[shard];
-    return RUNG_OK;
-}
-
-rung_status rungi_engine_share_statistics(rungi_engine *e)
-{
-    rungi_instance *all[RUNGI_MAX_SHARDS];
-    rungi_shard_plan *x; // shard 0 has samples: every rank can ask for its plan
-    char *room;
-    RUNG_TRY(rungi_engine_find(e, true, true, rungi_shard_of(e->whole, e->total, 0).count, -1, &x));
-    size_t bytes = x->plan->kept_bytes;
-    if (!bytes)
-        return RUNG_OK;
-    RUNG_TRY(rungi_exchange_room(e->exchange, e->total, bytes, &room));
-    for (int s = 0; s < e->active; s++) {
-        RUNG_CHECK(e->now[s]->plan->kept_bytes == bytes, RUNG_INTERNAL,
-                   "plans of shards keep different statistics");
-        memcpy(room + (size_t)(e->first + s) * bytes, e->now[s]->instances[s]->kept, bytes);
-    }
-    RUNG_TRY(rungi_exchange_gather(e->exchange, e->total, bytes, step_of(e)));
-    int count = 0;
-    for (; count < e->total && rungi_shard_of(e->whole, e->total, count).count; count++) {
-        int own = count - e->first;
-        if (own >= 0 && own < e->shards)
-            all[count] = e->now[own]->instances[own];
-        else
-            RUNG_TRY(find_remote(e, count, room + (size_t)count * bytes, &all[count]));
-    }
-    return rungi_instances_finish(all, count);
-}
-
 // ---- gradients --------------------------------------------------------------------------------
 
 rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *instance)
 {
-    const rungi_shard_plan *x = e->now[0];
+    const rungi_shard_plan *x = e->now[e->active - 1]; // of the last round
     int buckets = rungi_exchange_buckets(e->exchange), next = 0;
     for (int i = x->plan->n_forward; i < (int)x->plan->steps.count; i++) {
         RUNG_TRY(rungi_engine_run_steps(e, 0, instance, i, i + 1));

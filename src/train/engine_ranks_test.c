@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// Engines of several ranks against one engine that has all of each batch: cases C25, C26, C28.
+// Engines of several ranks against one engine that has all of each batch: cases C25, C26, C28, C29,
+// C33, C50.
 #include "testing.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ typedef struct world {
 // A batch of all ranks, and how it is run.
 typedef struct job {
     rungi_engine_options options;
-    bool norm, dropout;
+    bool norm, dropout, unused;
     bool deep; // normalization with a residual, and of the linear layers
     int steps;
     int64_t counts[4]; // of the steps' batches
@@ -87,6 +88,8 @@ static rung_status build(rung_context *context, const job *j, int rank, rungi_co
     if (j->deep)
         x = rung_batch_norm(g, x, "bn3", 0);
     x = rung_linear(g, rung_relu(g, x), "fc2", .out = CLASSES);
+    if (j->unused)
+        rung_graph_output(g, "other", rung_linear(g, x, "aux", .out = 2));
     rung_graph_output(g, "logits", x);
     rung_graph_loss(g, rung_cross_entropy(g, x, y, 0));
     RUNG_TRY(rung_state_create(g, w->device, &w->state));
@@ -109,7 +112,8 @@ static void drop(world *w)
 // Trains the steps of a job with plain descent.
 static rung_status train(job *j, int rank, int ranks, world *w)
 {
-    int shards = j->options.exact ? j->options.shards : ranks, own = shards / ranks;
+    int rounds = j->options.accumulate ? j->options.accumulate : 1;
+    int shards = (j->options.exact ? j->options.shards : ranks) * rounds, own = shards / ranks;
     for (int k = 0; k < j->steps; k++) {
         rungi_shard part = rungi_shards_of(j->counts[k], shards, rank * own, own);
         const rungi_feed feeds[] = {{"image", j->image + part.begin * PIXELS},
@@ -297,6 +301,138 @@ static void owners_get_the_sums(void **state)
         drop_ranks(one, whole, ranks);
         drop_ranks(two, owned, ranks);
     }
+    rung_context_destroy(&context);
+}
+
+// Accumulation: under exact 1, 2 and 4 ranks in 1, 2 and 4 rounds give the same bits, batch
+// normalization included.
+static void exact_rounds_of_ranks(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    job one = {.options = {.exact = true, .shards = 8},
+               .norm = true,
+               .dropout = true,
+               .steps = 4,
+               .counts = {16, 13, 5, 3},
+               .image = images,
+               .label = labels,
+               .stop_rank = -1};
+    world alone = {0};
+    run_alone(context, &one, &alone);
+    for (int ranks = 2; ranks <= 4; ranks *= 2)
+        for (int rounds = 2; rounds <= 8 / ranks; rounds *= 2) {
+            world worlds[4] = {0};
+            job many = one;
+            many.options.shards = 8 / rounds;
+            many.options.accumulate = rounds;
+            many.options.exchange.overlap = true;
+            rungi_crew *crew = run_ranks(context, &many, ranks, worlds);
+            for (int r = 0; r < ranks; r++) {
+                assert_same_state(&worlds[r], &alone);
+                assert_memory_equal(many.losses[r], one.losses[0], sizeof one.losses[0]);
+            }
+            drop_ranks(crew, worlds, ranks);
+        }
+    drop(&alone);
+    rung_context_destroy(&context);
+}
+
+// Case C33: ranks x rounds equal one process with all of the batch, C50: whatever labels are
+// ignored; gradients are exchanged once a step, with overlap or without, whose bits are the same.
+static void rounds_exchange_once(void **state)
+{
+    (void)state;
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    job one = {.dropout = true,
+               .steps = 4,
+               .counts = {16, 16, 16, 5},
+               .image = images,
+               .label = labels,
+               .stop_rank = -1};
+    world alone = {0};
+    run_alone(context, &one, &alone);
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        world plain[4] = {0}, overlapped[4] = {0};
+        job many = one;
+        many.options.accumulate = 4;
+        rungi_crew *crew = run_ranks(context, &many, ranks, plain);
+        for (int k = 0; k < 4; k++)
+            assert_near(many.losses[0][k], one.losses[0][k], 1e-6 * one.losses[0][k]);
+        for (int64_t i = 0; i < alone.state->flat_size; i++)
+            assert_near(plain[0].state->params[i], alone.state->params[i], 1e-6);
+        many.options.exchange.overlap = true;
+        rungi_crew *second = run_ranks(context, &many, ranks, overlapped);
+        int buckets = rungi_exchange_buckets(rungi_engine_exchange(plain[0].engine));
+        assert_true(buckets > 2);
+        for (int r = 0; r < ranks; r++) {
+            assert_same_state(&plain[r], &plain[0]);
+            assert_same_state(&overlapped[r], &plain[0]);
+            assert_int_equal(many.exchanges[r], 4 * buckets);
+        }
+        drop_ranks(second, overlapped, ranks);
+        drop_ranks(crew, plain, ranks);
+    }
+    drop(&alone);
+    rung_context_destroy(&context);
+}
+
+static void keep_log(void *user, rung_log_level level, const char *line)
+{
+    char *text = user;
+    (void)level;
+    snprintf(text + strlen(text), 400 - strlen(text), "%s\n", line);
+}
+
+// Case C29: a layer that takes no part in the loss. One rank tells, several refuse, all with the
+// names; allowed, its gradients are zero and the result is that of one rank.
+static void unused_parameters_are_named(void **state)
+{
+    (void)state;
+    char text[400] = "";
+    rung_context *context;
+    world alone = {0}, worlds[2] = {0};
+    rungi_crew *crew;
+    rung_state_entry aux;
+    assert_ok(rung_context_create(
+        &(rung_context_options){.log = keep_log, .log_user = text, .log_level = RUNG_LOG_NOTICE},
+        &context));
+    job one = {.unused = true,
+               .steps = 2,
+               .counts = {16, 13},
+               .image = images,
+               .label = labels,
+               .worlds = worlds,
+               .stop_rank = -1};
+    run_alone(context, &one, &alone);
+    assert_non_null(strstr(text, "aux.weight, aux.bias take no part in the loss"));
+    assert_ok(rungi_crew_create(context, 2, &(rungi_comm_options){.context = context}, &crew));
+    assert_fails(RUNG_CONFIG, "aux.weight, aux.bias take no part in the loss: with several ranks",
+                 rungi_crew_run(crew, run_member, &one));
+    drop_ranks(crew, worlds, 2);
+    memset(worlds, 0, sizeof worlds);
+    job many = one;
+    many.options.allow_unused = true;
+    text[0] = '\0';
+    crew = run_ranks(context, &many, 2, worlds);
+    assert_string_equal(text, "");
+    for (int r = 0; r < 2; r++) {
+        for (int64_t i = 0; i < alone.state->flat_size; i++)
+            assert_near(worlds[r].state->params[i], alone.state->params[i], 2e-6);
+        assert_true(rung_state_find(worlds[r].state, "aux.weight", &aux));
+        int64_t begin = (float *)aux.data - worlds[r].state->params;
+        for (int64_t i = 0; i < 2 * CLASSES; i++)
+            assert_true(worlds[r].state->grads[begin + i] == 0);
+    }
+    drop_ranks(crew, worlds, 2);
+    drop(&alone);
+    one.unused = false;
+    one.options.allow_unused = true;
+    run_alone(context, &one, &alone);
+    assert_non_null(strstr(text, "every parameter takes part in the loss"));
+    drop(&alone);
     rung_context_destroy(&context);
 }
 
@@ -576,6 +712,9 @@ int main(void)
         cmocka_unit_test(ranks_do_not_show_under_exact),
         cmocka_unit_test(ranks_equal_one_device),
         cmocka_unit_test(owners_get_the_sums),
+        cmocka_unit_test(exact_rounds_of_ranks),
+        cmocka_unit_test(rounds_exchange_once),
+        cmocka_unit_test(unused_parameters_are_named),
         cmocka_unit_test(compressed_gradients_are_near),
         cmocka_unit_test(statistics_are_those_of_all_ranks),
         cmocka_unit_test(all_know_what_happens_to_one),

@@ -16,40 +16,55 @@ int64_t rungi_engine_clock_now(const rungi_engine *e)
     return rungi_now(rung_device_context(e->state->device));
 }
 
-static rung_status bind(rungi_engine *e)
+// What a shard knows of its place in the whole batch.
+static void place(rungi_engine *e, int s)
 {
+    rungi_runtime *rt = &rungi_engine_instance(e, s)->rt;
+    rt->seed = e->batch->seed;
+    rt->step = e->batch->step;
+    rt->sample_offset =
+        e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
+    rt->normalizer = e->counts;
+    rt->group = e->group.size && e->training ? &e->group : NULL;
+    rungi_instance_set_loss_scale(rungi_engine_instance(e, s),
+                                  e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
+}
+
+rung_status rungi_engine_bind(rungi_engine *e, int round)
+{
+    int begin = round * e->slots, end = rungi_engine_round_end(e, round);
+    for (int s = begin; s < end; s++)
+        place(e, s);
     for (int f = 0; f < e->batch->n_feeds; f++) {
         const char *name = e->batch->feeds[f].input;
         RUNG_CHECK(rungi_input_of(e->graph, name), RUNG_NOT_FOUND, "the graph has no input '%s'",
                    name);
         int value = rungi_input_of(e->model, name);
-        for (int s = 0; s < e->active && value; s++) {
+        for (int s = begin; s < end && value; s++) {
             int tensor = e->now[s]->plan->value_tensor[value];
             size_t size = rungi_sample_bytes(e->model, value);
             if (tensor >= 0)
-                rungi_instance_bind(e->now[s]->instances[s], tensor,
+                rungi_instance_bind(rungi_engine_instance(e, s), tensor,
                                     rungi_engine_input(e, f, s, size));
         }
     }
     return RUNG_OK;
 }
 
-// Loss divisors over the whole batch, and each shard's place in it.
+static int rounds_of(const rungi_engine *e)
+{
+    return (e->active + e->slots - 1) / e->slots;
+}
+
+// Loss divisors over the whole batch: its labels are there before the first round.
 static rung_status count_batch(rungi_engine *e)
 {
     memset(e->counts, 0, (e->graph->nodes.count + 1) * sizeof *e->counts);
-    for (int s = 0; s < e->active; s++)
-        rungi_instance_count(e->now[s]->instances[s], e->counts);
-    for (int s = 0; s < e->active; s++) {
-        rungi_runtime *rt = &e->now[s]->instances[s]->rt;
-        rt->seed = e->batch->seed;
-        rt->step = e->batch->step;
-        rt->sample_offset =
-            e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
-        rt->normalizer = e->counts;
-        rungi_instance_set_loss_scale(e->now[s]->instances[s],
-                                      e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
-        rt->group = e->group.size && e->training ? &e->group : NULL;
+    for (int round = 0; round < rounds_of(e); round++) {
+        if (e->rounds > 1)
+            RUNG_TRY(rungi_engine_bind(e, round));
+        for (int s = round * e->slots; s < rungi_engine_round_end(e, round); s++)
+            rungi_instance_count(rungi_engine_instance(e, s), e->counts);
     }
     if (e->criterion)
         rungi_criterion_count(e);
@@ -67,7 +82,8 @@ static void begin_updates(rungi_engine *e)
     rungi_instance *instance = e->now[0]->instances[0];
     const rung_plan *plan = e->now[0]->plan;
     e->updating = e->training && e->now[0]->has_updates && !e->streams[0] && b->optimizer &&
-                  b->update && !rungi_optimizer_needs_all(b->update);
+                  b->update && !rungi_optimizer_needs_all(b->update) && !b->update->measure &&
+                  !b->update->low;
     instance->rt.updates = e->updating ? instance->updates : NULL;
     for (size_t i = 0; e->updating && i < plan->steps.count; i++) {
         int grad = plan->steps.data[i].updates;
@@ -119,29 +135,32 @@ rung_status rungi_engine_run_steps(rungi_engine *e, int member, rungi_instance *
 
 static float loss_of(const rungi_engine *e, int s)
 {
-    return *(float *)e->now[s]->instances[s]->ptr[e->now[s]->plan->value_tensor[e->graph->loss]];
+    const rungi_instance *instance = rungi_engine_instance(e, s);
+    return *(float *)instance->ptr[instance->plan->value_tensor[e->graph->loss]];
 }
 
-// Can gradients go out while backward goes on? Those of several shards are added first.
+// Can gradients go out while backward of the last round goes on? Those of exact's shards are added
+// first.
 static bool overlaps(const rungi_engine *e)
 {
-    return e->exchange && rungi_exchange_overlaps(e->exchange) && e->shards == 1 &&
-           !e->state->device->options.async;
+    return e->exchange && rungi_exchange_overlaps(e->exchange) &&
+           (e->team ? e->shards : e->slots) == 1 && !e->state->device->options.async;
 }
 
 // One shard, from its inputs to its gradients. Its loss is read before the next shard of this
 // worker takes the arena.
 static rung_status run_shard(rungi_engine *e, int member, int s)
 {
-    rungi_instance *instance = e->now[s]->instances[s];
+    rungi_instance *instance = rungi_engine_instance(e, s);
     const rung_plan *plan = e->now[s]->plan;
     RUNG_TRY(rungi_engine_phase(e, member, 0));
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(rungi_engine_phase(e, member, 1));
-        RUNG_TRY(overlaps(e) ? rungi_engine_backward_overlapped(e, instance)
-                             : rungi_engine_run_steps(e, member, instance, plan->n_forward,
-                                                      (int)plan->steps.count));
+        RUNG_TRY(overlaps(e) && s == e->active - 1
+                     ? rungi_engine_backward_overlapped(e, instance)
+                     : rungi_engine_run_steps(e, member, instance, plan->n_forward,
+                                              (int)plan->steps.count));
     }
     RUNG_TRY(rungi_engine_phase(e, member, 2));
     if (e->streams[member])
@@ -175,16 +194,19 @@ rung_status rungi_engine_run_team(rungi_engine *e, rungi_team_fn fn)
     return status;
 }
 
+// This worker's shards of the round.
 static rung_status run_member(void *arg, int member)
 {
     rungi_engine *e = arg;
-    for (int s = 0; s < e->active; s++) {
-        if (e->worker_of[s] != member)
+    for (int s = e->round * e->slots; s < rungi_engine_round_end(e, e->round); s++) {
+        if (e->worker_of[s % e->slots] != member)
             continue;
         int64_t began = rungi_engine_clock_now(e);
         RUNG_TRY(run_shard(e, member, s));
         rungi_engine_note_busy(e, member, began);
         RUNG_TRY(rungi_engine_gather(e, member, s));
+        if (e->training)
+            RUNG_TRY(rungi_engine_keep_statistics(e, s));
     }
     rungi_engine_wait_for_others(e, member, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE);
     return RUNG_OK;
@@ -196,7 +218,11 @@ static rung_status add_member(void *arg, int member)
     int64_t size = e->state->flat_size, workers = e->workers;
     int64_t unit = (size / workers + RUNGI_TREE_BLOCK - 1) / RUNGI_TREE_BLOCK * RUNGI_TREE_BLOCK;
     int64_t begin = unit * member, end = member == workers - 1 ? size : unit * (member + 1);
-    rungi_tree_add(e->grads, e->active, begin < size ? begin : size, end < size ? end : size);
+    int count = rungi_engine_round_end(e, e->round) - e->round * e->slots;
+    begin = begin < size ? begin : size;
+    end = end < size ? end : size;
+    rungi_tree_add(e->grads, count, begin, end);
+    rungi_tree_carry(e->grads[0], e->levels, e->round, e->round == rounds_of(e) - 1, begin, end);
     return RUNG_OK;
 }
 
@@ -217,6 +243,18 @@ static void clear_gradients(rungi_engine *e)
         e->grads[0][i] = -0.0f;
 }
 
+// A round: its shards, and under exact the sum of their gradients.
+static rung_status run_round(rungi_engine *e)
+{
+    if (e->rounds > 1)
+        RUNG_TRY(rungi_engine_bind(e, e->round));
+    if (!e->team)
+        return run_member(e, 0);
+    RUNG_TRY(rungi_engine_run_team(e, run_member));
+    bool add = e->training && e->devices == 1 && e->active > 1;
+    return add ? rungi_team_run(e->team, add_member, e) : RUNG_OK;
+}
+
 static rung_status compute(rungi_engine *e, bool loss)
 {
     if (!e->active) {
@@ -228,25 +266,21 @@ static rung_status compute(rungi_engine *e, bool loss)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
     }
-    if (!e->team)
-        return run_shard(e, 0, 0);
-    return e->criterion ? rungi_criterion_compute(e, loss) : rungi_engine_run_team(e, run_member);
+    if (e->criterion)
+        return rungi_criterion_compute(e, loss);
+    for (e->round = 0; e->round < rounds_of(e); e->round++)
+        RUNG_TRY(run_round(e));
+    return RUNG_OK;
 }
 
-// After backward of all own shards: running statistics, the sum of their gradients.
+// After backward of all own shards: running statistics, and gradients of other devices and ranks.
 static rung_status put_together(rungi_engine *e)
 {
-    rungi_instance *shards[RUNGI_MAX_SHARDS];
     if (e->devices > 1) {
         RUNG_TRY(rungi_engine_finish_replicas(e));
         return rungi_engine_reduce(e);
     }
-    for (int s = 0; s < e->active; s++)
-        shards[s] = e->now[s]->instances[s];
-    RUNG_TRY(e->exchange ? rungi_engine_share_statistics(e)
-                         : rungi_instances_finish(shards, e->active));
-    if (e->active > 1)
-        RUNG_TRY(rungi_team_run(e->team, add_member, e));
+    RUNG_TRY(rungi_engine_finish_statistics(e));
     return e->exchange ? rungi_engine_share_gradients(e) : RUNG_OK;
 }
 
@@ -287,18 +321,21 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
             *loss_out = sum;
         return RUNG_OK;
     }
+    rungi_engine_cut(e, training);
     RUNG_TRY(check_batch(e));
     RUNG_TRY(rungi_engine_plans(e, training, loss, e->whole));
     int64_t began = rungi_engine_clock_now(e);
     if (e->devices > 1)
         RUNG_TRY(before_forward(e, loss));
     RUNG_TRY(rungi_engine_reserve_outputs(e));
-    RUNG_TRY(bind(e));
+    RUNG_TRY(rungi_engine_bind(e, 0));
     if (e->criterion && loss)
         rungi_criterion_bind(e);
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
+    if (training && e->devices == 1)
+        RUNG_TRY(rungi_engine_open_statistics(e));
     if (e->exchange) {
         e->began = rungi_engine_clock_now(e);
         rungi_exchange_step(e->exchange, (int64_t)e->batch->step, e->began);
@@ -324,21 +361,21 @@ static rung_status run(rungi_engine *e, const rungi_batch_view *batch, bool trai
                        double *loss_out)
 {
     rungi_exchange *exchange = e->exchange;
-    int total = e->total, first = e->first;
-    e->batch = batch;
+    RUNG_CHECK(batch->n_feeds <= RUNG_MAX_FIELDS, RUNG_UNSUPPORTED, "%d inputs; at most %d work",
+               batch->n_feeds, RUNG_MAX_FIELDS);
+    e->view = *batch; // for rungi_engine_shard, after the call
+    for (int i = 0; i < batch->n_feeds; i++)
+        e->feeds[i] = batch->feeds[i];
+    e->view.feeds = e->feeds;
+    e->batch = &e->view;
     e->count = batch->count;
     e->whole = batch->global_count && !batch->alone ? batch->global_count : batch->count;
     RUNG_CHECK(!batch->alone || !e->options.exact, RUNG_INVALID,
                "under exact no rank computes for itself");
-    if (batch->alone) {
+    if (batch->alone)
         e->exchange = NULL;
-        e->total = 1;
-        e->first = 0;
-    }
     rung_status status = run_batch(e, training, loss, loss_out);
     e->exchange = exchange;
-    e->total = total;
-    e->first = first;
     return status;
 }
 

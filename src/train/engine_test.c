@@ -155,9 +155,8 @@ static void hand_sleep(void *user, int64_t nanoseconds)
 
 // Case C87 through the engine: 10 ms for each operation of an asynchronous device are charged to
 // the phase and the step in which they were spent.
-static void device_time_is_charged_where_it_was_spent(void **state)
+static void charge(int rounds)
 {
-    (void)state;
     hand_clock hand = {1};
     rung_clock clock = {&hand, hand_now, hand_sleep};
     rung_context *context;
@@ -179,15 +178,21 @@ static void device_time_is_charged_where_it_was_spent(void **state)
     assert_ok(rung_state_init(s, 1));
     rungi_engine *engine;
     assert_ok(rungi_engine_create(
-        g, s, &(rungi_engine_options){.kernels = kernels, .timeline = timeline}, &engine));
+        g, s,
+        &(rungi_engine_options){.kernels = kernels, .timeline = timeline, .accumulate = rounds},
+        &engine));
     float image[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     int64_t label[2] = {0, 1};
     const rungi_feed feeds[] = {{"image", image}, {"label", label}};
     const rung_plan *plan;
     assert_ok(rungi_engine_plan(engine, true, 2, &plan));
-    int forward, backward;
+    int forward, backward, more, adding = 0;
     rung_plan_steps(plan, &forward, &backward);
     assert_true(forward >= 3 && backward >= 3);
+    if (rounds > 1)
+        rung_plan_steps(rungi_engine_adding_plan(engine), &more, &adding);
+    forward *= rounds;
+    backward += adding * (rounds - 1);
     for (uint64_t i = 0; i < 3; i++) {
         double loss;
         assert_ok(rungi_engine_train(
@@ -207,6 +212,13 @@ static void device_time_is_charged_where_it_was_spent(void **state)
     rungi_timeline_destroy(&timeline);
     rung_device_destroy(&device);
     rung_context_destroy(&context);
+}
+
+static void device_time_is_charged_where_it_was_spent(void **state)
+{
+    (void)state;
+    charge(1);
+    charge(2);
 }
 
 int main(void)

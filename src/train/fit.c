@@ -23,50 +23,80 @@ const char *rung_fit_way_name(rung_fit_way way)
 
 // ---- one prediction ---------------------------------------------------------------------------
 
+// How a step's batch is cut on one rank.
+typedef struct cut {
+    int64_t batches[2]; // of an epoch: full, and last or 0
+    int rounds, slots;  // see engine.h
+    int total;          // parts, of all ranks and devices
+    bool exact;
+} cut;
+
 static rung_status make_plan(const rungi_session *s, bool training, int64_t count,
-                             const rungi_fit_what *what, rung_plan **plan_out)
+                             const rungi_fit_what *what, bool adds, rung_plan **plan_out)
 {
     rung_compile_options o = rungi_engine_plan_options(s->engine, training, count);
     o.plan_only = true;
     o.fuse = what->fuse;
     o.precision = what->precision;
+    o.accumulate = adds;
     o.arena = NULL;
     o.recompute = what->way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
     o.budget = what->way == RUNG_FIT_LEAST ? 1 : 0;
     return rung_compile(s->graph, s->state, &o, plan_out);
 }
 
-// How many instances keep statistics when batches of these sizes are trained on: a plan has one,
-// and each further shard that runs it has its own.
-static int instances(const int64_t *batches, int n, int total, int shards, int64_t size)
+// Arena of a plan that is made for that alone.
+static rung_status arena_of(const rungi_session *s, bool training, int64_t count,
+                            const rungi_fit_what *what, bool adds, uint64_t *arena)
 {
-    bool used[RUNGI_MAX_SHARDS] = {true}, any = false;
-    int count = 0;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < shards; k++)
-            if (rungi_shard_of(batches[i], total, k).count == size)
-                used[k] = any = true;
-    for (int k = 0; k < shards; k++)
-        count += used[k];
-    return any ? count : 0;
+    rung_plan *plan;
+    RUNG_TRY(make_plan(s, training, count, what, adds, &plan));
+    uint64_t needed = rung_plan_memory_use(plan).arena;
+    *arena = needed > *arena ? needed : *arena;
+    rung_plan_destroy(&plan);
+    return RUNG_OK;
 }
 
-// Statistics of all plans of these batches, cut into `total` shards of which the first `shards` are
-// this rank's; their bytes do not depend on the batch.
-static uint64_t all_statistics(const int64_t *batches, int n, int total, int shards, uint64_t bytes)
+// Plans that steps on these batches need, and the places of a round that have an instance of each.
+typedef struct plans {
+    int count;
+    struct {
+        int64_t size;
+        bool adds, used[RUNGI_MAX_SHARDS];
+    } of[8]; // two sizes of a batch, plain and adding
+} plans;
+
+static void note_plan(plans *p, int64_t size, bool adds, int slot)
 {
+    int i = 0;
+    while (i < p->count && (p->of[i].size != size || p->of[i].adds != adds))
+        i++;
+    if (i == p->count) {
+        p->count++;
+        p->of[i].size = size;
+        p->of[i].adds = adds;
+        p->of[i].used[0] = true; // the plan's own
+    }
+    p->of[i].used[slot] = true;
+}
+
+// Statistics that instances keep, `bytes` each, and those of a step's rounds beside each other.
+static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
+{
+    static const plans none;
+    plans p = none;
     uint64_t sum = 0;
-    for (int i = 0; i < n; i++)
+    int shards = c->slots * c->rounds;
+    for (int i = 0; i < 2; i++)
         for (int k = 0; k < shards; k++) {
-            int64_t size = rungi_shard_of(batches[i], total, k).count;
-            bool counted = size == 0;
-            for (int j = 0; j <= i && !counted; j++)
-                for (int l = 0; l < (j < i ? shards : k) && !counted; l++)
-                    counted = rungi_shard_of(batches[j], total, l).count == size;
-            if (!counted)
-                sum += bytes * (uint64_t)instances(batches, n, total, shards, size);
+            int64_t size = rungi_shard_of(c->batches[i], c->total, k).count;
+            if (size)
+                note_plan(&p, size, !c->exact && k > 0, k % c->slots);
         }
-    return sum;
+    for (int i = 0; i < p.count; i++)
+        for (int k = 0; k < c->slots; k++)
+            sum += p.of[i].used[k] ? bytes : 0;
+    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)shards : 0);
 }
 
 static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
@@ -86,48 +116,51 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
 
 rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way)
 {
-    return (rungi_fit_what){way, s->c->precision.dtype, s->c->plan.fuse};
+    return (rungi_fit_what){way, s->c->precision.dtype, s->c->plan.fuse,
+                            rungi_engine_rounds(s->engine)};
 }
 
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
                               rung_fit_row *row, rung_plan **plan_out)
 {
-    int total = rungi_session_shards(s), shards = rungi_session_own_shards(s);
+    int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
     bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
-    if (s->stages)
-        total = s->stages->micro, shards = 1;
     int64_t epoch = s->train_source ? s->train_source->count : batch;
-    int64_t batches[2] = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch};
-    int n = batches[1] && batches[1] != batches[0] ? 2 : 1;
-    int64_t most = rungi_shard_of(batches[0], total, 0).count;
+    const cut c = {
+        .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
+        .rounds = what->rounds,
+        .slots = rungi_session_own_shards(s),
+        .total = s->stages ? s->stages->micro : rungi_session_shards(s) * what->rounds,
+        .exact = s->c->exact};
+    int64_t most = rungi_shard_of(c.batches[0], c.total, 0).count;
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
-    rung_plan *plan = NULL, *eval = NULL;
+    rung_plan *plan = NULL;
     *row = (rung_fit_row){
         .batch = batch, .precision = what->precision, .way = what->way, .seconds = NAN};
-    RUNG_TRY(make_plan(s, true, most, what, &plan));
+    RUNG_TRY(make_plan(s, true, most, what, false, &plan));
     rung_plan_memory m = rung_plan_memory_use(plan);
     uint64_t arena = m.arena;
-    if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER) {
-        rung_status status = make_plan(s, false, most, what, &eval);
-        if (status != RUNG_OK) {
-            rung_plan_destroy(&plan);
-            return status;
-        }
-        uint64_t needed = rung_plan_memory_use(eval).arena;
-        arena = needed > arena ? needed : arena;
-        rung_plan_destroy(&eval);
+    rung_status status = RUNG_OK;
+    if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER)
+        status = arena_of(s, false, most, what, false, &arena);
+    if (status == RUNG_OK && what->rounds > 1 && !c.exact)
+        status = arena_of(s, true, most, what, true, &arena);
+    if (status != RUNG_OK) {
+        rung_plan_destroy(&plan);
+        return status;
     }
     uint64_t workers = (uint64_t)rungi_engine_width(s->engine);
     int again;
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients = flat * (uint64_t)(shards + adds);
+    row->gradients =
+        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(what->rounds) : 0));
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
-    row->statistics = all_statistics(batches, n, total, shards, m.statistics);
+    row->statistics = all_statistics(&c, ranks, m.statistics);
     row->peak = row->weights + row->buffers + row->gradients + row->optimizer + row->activations +
                 row->workspace + row->statistics;
     row->loader = loader_bytes(s, batch);
@@ -148,7 +181,36 @@ typedef struct fitter {
 
 static rungi_fit_what what_of(const fitter *f, int precision, rung_fit_way way)
 {
-    return (rungi_fit_what){way, f->fit->precisions[precision], f->s->c->plan.fuse};
+    return (rungi_fit_what){way, f->fit->precisions[precision], f->s->c->plan.fuse,
+                            rungi_engine_rounds(f->s->engine)};
+}
+
+// The fewest rounds in which the batch fits, twice as many each time as are configured.
+static rung_status find_rounds(const fitter *f, rung_fit_row *row)
+{
+    int64_t most = row->batch < RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine)
+                       ? row->batch
+                       : RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine);
+    bool fits = row->fits;
+    if (f->s->stages || rungi_train_devices(f->s->c) > 1) { // which do not accumulate
+        row->accumulate = fits;
+        return RUNG_OK;
+    }
+    for (int64_t rounds = rungi_engine_rounds(f->s->engine); rounds <= most; rounds *= 2) {
+        rung_fit_row with = *row;
+        rung_plan *plan;
+        if (!fits) {
+            rungi_fit_what what = {row->way, row->precision, f->s->c->plan.fuse, (int)rounds};
+            RUNG_TRY(rungi_fit_predict(f->s, row->batch, &what, &with, &plan));
+            rung_plan_destroy(&plan);
+            fits = with.peak <= f->fit->memory;
+        }
+        if (fits) {
+            row->accumulate = rounds;
+            break;
+        }
+    }
+    return RUNG_OK;
 }
 
 static rung_status predict(fitter *f, int64_t batch, int precision, rung_fit_way way,
@@ -162,12 +224,13 @@ static rung_status predict(fitter *f, int64_t batch, int precision, rung_fit_way
     // Weights and what is as large are resident already.
     row->resident = f->base + row->activations + row->workspace + row->statistics + row->loader;
     if (!f->o->no_times) {
-        double shards = f->s->c->exact ? (double)f->s->c->train.shards : 1;
+        double shards = rungi_engine_round_shards(f->s->engine);
         double workers = rungi_engine_width(f->s->engine);
-        row->seconds = rungi_fit_seconds(times, plan) * ceil(shards / workers) + times->optimizer;
+        row->seconds = rungi_fit_seconds(times, plan) * ceil(shards / workers) * what.rounds +
+                       times->optimizer;
     }
     rung_plan_destroy(&plan);
-    return RUNG_OK;
+    return find_rounds(f, row);
 }
 
 static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)

@@ -31,13 +31,14 @@ typedef struct rungi_fit_what {
     rung_fit_way way;
     rung_dtype precision;
     bool fuse;
+    int rounds; // train.accumulate
 } rungi_fit_what;
 
 // As it is configured, but for the way.
 rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way);
 
-// What the device holds at most while the configuration is trained with batches of `batch`. The
-// plan is of the largest shard; the caller destroys it.
+// What the device holds at most while the configuration is trained with steps on `batch` samples.
+// The plan is of the largest shard; the caller destroys it.
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
                               rung_fit_row *row_out, rung_plan **plan_out);
 

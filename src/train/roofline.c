@@ -150,6 +150,8 @@ static rung_status run(profile *p, rung_context *context, const rung_config *con
                                   &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN}, &p->s));
     RUNG_CHECK(!p->s->c->exact, RUNG_UNSUPPORTED,
                "a roofline needs exact=false: under exact shards run side by side");
+    RUNG_CHECK(p->s->c->gradients.accumulate == 1, RUNG_UNSUPPORTED,
+               "a roofline is of one plan: give train.accumulate=1");
     snprintf(r->model, sizeof r->model, "%s", p->s->c->model.name);
     r->batch = rungi_session_batch(p->s);
     if (p->o->machine) {

@@ -121,6 +121,8 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .shards = (int)c->train.shards,
                               .fuse = c->plan.fuse,
                               .fuse_optimizer = c->plan.fuse_optimizer,
+                              .allow_unused = c->gradients.allow_unused,
+                              .accumulate = (int)c->gradients.accumulate,
                               .layout = c->plan.layout,
                               .kernels = c->plan.kernels,
                               .winograd = c->plan.winograd,
@@ -155,6 +157,8 @@ static rung_status make_optimizer(rungi_session *s)
     s->loss_scale.growth_interval = s->c->precision.growth;
     s->segments = calloc((size_t)s->state->n_params + 1, sizeof *s->segments);
     RUNG_CHECK(s->segments, RUNG_NO_MEMORY, "no memory for the optimizer");
+    bool *reached; // others have no gradient: they are left alone
+    RUNG_TRY(rungi_graph_gradients(s->graph, &reached));
     for (int i = 0; i < s->state->n_params; i++) {
         const rungi_entry *e = &s->state->entries[s->state->flat_order[i]];
         const rungi_value *v = &s->graph->values.data[e->value];
@@ -162,8 +166,9 @@ static rung_status make_optimizer(rungi_session *s)
                                                       .begin = e->offset,
                                                       .end = e->offset + e->count,
                                                       .group = v->param.no_decay,
-                                                      .frozen = v->frozen};
+                                                      .frozen = v->frozen || !reached[e->value]};
     }
+    free(reached);
     rung_optimizer_options o = rungi_config_optimizer(s->c);
     const rung_param_group no_decay = {.lr_multiplier = 1, .weight_decay = 0};
     o.groups = &no_decay;

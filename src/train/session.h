@@ -217,11 +217,16 @@ static inline int rungi_session_parts(const rungi_session *s)
     return s->stages || s->c->train.strategy == RUNGI_STRATEGY_PIPELINE ? 1 : s->ranks;
 }
 
-// Samples in a batch, of all ranks and devices together.
-static inline int64_t rungi_session_batch(const rungi_session *s)
+// Samples of all ranks and devices together: in a batch of those that train.accumulate adds up,
+// which is also what validation takes; and in what a step is on, as the training loader gives it.
+static inline int64_t rungi_session_micro_batch(const rungi_session *s)
 {
     int64_t part = s->c->data.batch_per_device;
     return part ? part * s->ranks * rungi_train_devices(s->c) : s->c->data.batch_size;
+}
+static inline int64_t rungi_session_batch(const rungi_session *s)
+{
+    return rungi_session_micro_batch(s) * s->c->gradients.accumulate;
 }
 
 // Shards that a batch is cut into, of all ranks and devices.
@@ -229,6 +234,17 @@ static inline int rungi_session_shards(const rungi_session *s)
 {
     return s->c->exact ? (int)s->c->train.shards
                        : (s->ranks > 1 ? s->ranks : rungi_train_devices(s->c));
+}
+// Shards of exact in what a step is on (part of what is trained), or train.shards.
+static inline int64_t rungi_session_trained_shards(const rungi_session *s)
+{
+    return s->c->train.shards * (s->c->exact ? s->c->gradients.accumulate : 1);
+}
+// Parts that a batch is cut into for the ranks to share, the rounds of training among them.
+static inline int rungi_session_cut(const rungi_session *s, bool training)
+{
+    int parts = s->c->exact ? (int)s->c->train.shards : rungi_session_parts(s);
+    return training ? parts * (int)s->c->gradients.accumulate : parts;
 }
 
 // Classes that the network tells apart: the width of its logits.

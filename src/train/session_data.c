@@ -107,16 +107,19 @@ rung_status rungi_session_loader_options(rungi_session *s, bool training, rung_t
     const rungi_data_config *d = &s->c->data;
     rung_source *source = training || !s->val_source ? s->train_source : s->val_source;
     int workers = d->num_workers > 0 ? (int)d->num_workers : 0; // auto: until they are chosen
+    // As much is loaded ahead as without accumulation, but whole batches.
+    int64_t rounds = training ? s->c->gradients.accumulate : 1;
     int replicas = rungi_session_parts(s);
-    rung_loader_options o = {.batch_size = rungi_session_batch(s),
+    rung_loader_options o = {.batch_size =
+                                 training ? rungi_session_batch(s) : rungi_session_micro_batch(s),
                              .rank = replicas > 1 ? s->rank : 0,
                              .world = replicas,
-                             .shards = s->c->exact ? (int)s->c->train.shards : replicas,
+                             .shards = rungi_session_cut(s, training),
                              .shuffle = training && d->shuffle,
                              .sampler = training ? s->train_sampler : s->val_sampler,
                              .seed = (uint64_t)s->c->seed,
                              .num_workers = workers,
-                             .prefetch_factor = (int)d->prefetch_factor,
+                             .prefetch_factor = (int)((d->prefetch_factor + rounds - 1) / rounds),
                              .worker_nice = (int)d->worker_nice,
                              .drop_last = training && d->drop_last,
                              .timeout = workers ? (double)d->timeout * 1e-9 : 0,

@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "optim/optimizer.h"
+#include "train/session.h"
 #include "train/session_servers.h"
 #include "train/session_stages.h"
+#include "train/shards.h"
 
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)
@@ -15,13 +17,16 @@ static uint64_t beside_arenas(const rungi_session *s)
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
     uint64_t shards = (uint64_t)rungi_session_own_shards(s);
+    uint64_t rounds = (uint64_t)s->c->gradients.accumulate;
+    uint64_t levels = s->c->exact ? (uint64_t)rungi_tree_levels((int)rounds) : 0;
     if (s->stages && s->stages->micro > 1)
         shards = 2; // gradients that are added
     uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     // Each of the two training plans (full and last batches) keeps statistics as large as the
     // running ones, for each shard.
-    return flat * (1 + shards) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
-           buffers * (1 + 2 * shards) + rungi_session_replica_bytes(s);
+    return flat * (1 + shards + levels) + state * (uint64_t)rungi_optimizer_states(&optimizer) +
+           buffers * (1 + 2 * shards * (rounds > 1 ? 1 + rounds : 1)) +
+           rungi_session_replica_bytes(s);
 }
 
 rung_status rungi_session_memory_options(const rungi_session *s, rungi_engine_options *o)

@@ -62,9 +62,33 @@ static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch,
         RUNG_TRY(predict(s, less, &as, &row));
         if (!fits(r, row.peak))
             continue;
-        snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s", less, with);
+        snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s",
+                 less / s->c->gradients.accumulate, with);
         add(r, what, row.peak, cost, "a smaller batch");
         *batch_out = less;
+        break;
+    }
+    return RUNG_OK;
+}
+
+// A step's batch in twice, four times, ... as many rounds: the fewest that fit.
+static rung_status add_rounds(remedies *r, const rungi_session *s, rung_fit_way way)
+{
+    int64_t rounds = rungi_engine_rounds(s->engine) * 2, batch = rungi_session_batch(s);
+    for (; rounds <= batch && rounds <= 1024; rounds *= 2) {
+        rung_fit_row row;
+        rung_plan *plan;
+        rungi_fit_what as = rungi_fit_configured(s, way);
+        as.rounds = (int)rounds;
+        RUNG_TRY(rungi_fit_predict(s, batch, &as, &row, &plan));
+        rung_plan_destroy(&plan);
+        if (!fits(r, row.peak) || batch % rounds)
+            continue;
+        char what[64];
+        snprintf(what, sizeof what, "train.accumulate=%" PRId64 " data.batch_size=%" PRId64, rounds,
+                 batch / rounds);
+        add(r, what, row.peak, 0.25,
+            row.statistics ? "normalized by smaller batches" : "the same result");
         break;
     }
     return RUNG_OK;
@@ -97,6 +121,8 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
     }
+    if (!s->stages && rungi_train_devices(s->c) == 1) // which do not accumulate
+        RUNG_TRY(add_rounds(r, s, way));
     int64_t smaller = 0;
     RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));
     return way != RUNG_FIT_KEEP

@@ -21,7 +21,8 @@ static void describe(const rungi_session *s, rungi_string *out)
     rungi_string_add(out, "the seed\t%" PRId64 "\n", c->seed);
     rungi_string_add(out, "the network\t%s, %" PRId64 " parameters\n", c->model.name,
                      rungi_session_param_count(s));
-    rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_batch(s));
+    rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_micro_batch(s));
+    rungi_string_add(out, "train.accumulate\t%" PRId64 "\n", c->gradients.accumulate);
     rungi_string_add(out, "train.precision\t%s\n", rung_dtype_name(c->precision.dtype));
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);

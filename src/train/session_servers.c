@@ -64,10 +64,13 @@ static rung_status update_range(void *user, int server, float *weights, const fl
     int64_t begin =
         rungi_ps_range(v->s->state->flat_size, rungi_config_servers(v->s->c, v->s->ranks), server)
             .begin;
+    // infinity: no limit
+    const rung_optimizer_update u = {.rates = terms->rates,
+                                     .max_grad_value = isfinite(terms->limit) ? terms->limit : 0,
+                                     .threads = rung_device_threads(v->s->device)};
     set_steps(v, optimizer, updates);
     RUNG_CHECK(rungi_optimizer_apply(optimizer, whole_of(weights, begin), whole_of(grads, begin),
-                                     &terms->rates, terms->scale, terms->limit,
-                                     rung_device_threads(v->s->device)),
+                                     &u, terms->scale),
                RUNG_DIVERGED, "server %d was given a gradient that is not finite", server);
     return RUNG_OK;
 }

@@ -35,7 +35,7 @@ rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step)
     return (rung_optimizer_update){
         .rates = rung_schedule_rates(&s->schedule, &schedule, step - s->loss_scale.skipped),
         .max_grad_norm = s->c->train.max_grad_norm,
-        .max_grad_value = s->c->train.clip_value,
+        .max_grad_value = s->c->train.max_grad_value,
         .threads = rung_device_threads(s->device)};
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 static void add_into(float *restrict a, const float *restrict b, int64_t n)
 {
@@ -44,4 +45,32 @@ rungi_shard rungi_share_of(int64_t count, const double *weights, int parts, int 
             return (rungi_shard){begin, end - begin};
         begin = end;
     }
+}
+
+static void carry(float *sum, float *const *levels, int round, bool last, int64_t at, int64_t n)
+{
+    int level = 0;
+    for (; round >> level & 1; level++)
+        add_into(sum, levels[level] + at, n);
+    if (!last)
+        memcpy(levels[level] + at, sum, (size_t)n * sizeof *sum);
+    for (; last && round >> level; level++)
+        if (round >> level & 1)
+            add_into(sum, levels[level] + at, n);
+}
+
+void rungi_tree_carry(float *sum, float *const *levels, int round, bool last, int64_t begin,
+                      int64_t end)
+{
+    for (int64_t at = begin; at < end; at += RUNGI_TREE_BLOCK)
+        carry(sum + at, levels, round, last, at,
+              end - at < RUNGI_TREE_BLOCK ? end - at : RUNGI_TREE_BLOCK);
+}
+
+int rungi_tree_levels(int rounds)
+{
+    int levels = 0;
+    while ((rounds - 1) >> levels)
+        levels++;
+    return levels;
 }

@@ -3,6 +3,8 @@
 #ifndef RUNGI_TRAIN_SHARDS_H
 #define RUNGI_TRAIN_SHARDS_H
 
+#include <stdbool.h>
+
 #include "base/shard.h"
 
 enum { RUNGI_TREE_BLOCK = 2048 }; // floats added at a time: they stay in the first cache
@@ -20,5 +22,13 @@ void rungi_tree_add_blocks(float *const *buffers, const int *blocks, int count, 
 // sample of the exact share, but that no part is empty before there are fewer samples than parts;
 // then the last ones are.
 rungi_shard rungi_share_of(int64_t count, const double *weights, int parts, int index);
+// The same tree over sums that come one after the other, with a buffer for each of its levels
+// alone: a counter in base two. `sum` is number `round`, from 0 on: what it completes is added to
+// it, and the result is kept in levels[...]; of the last one everything that is kept is added to
+// it, which makes it the sum of all. Numbers below 2^n need n levels, for all but the last.
+void rungi_tree_carry(float *sum, float *const *levels, int round, bool last, int64_t begin,
+                      int64_t end);
+// Levels that so many rounds need.
+int rungi_tree_levels(int rounds);
 
 #endif

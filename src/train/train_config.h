@@ -198,8 +198,8 @@ typedef struct rungi_loop_config {
     rungi_strategy strategy;
     int64_t ranks; // of this process
     int64_t shards;
-    double max_grad_norm; // none: 0
-    double clip_value;    // none: 0
+    double max_grad_norm;  // none: 0
+    double max_grad_value; // none: 0
     int64_t log_every;
     int64_t eval_every;          // epoch: RUNGI_EVERY_EPOCH, never: RUNGI_NEVER
     int64_t early_stop_patience; // none: 0
@@ -209,6 +209,12 @@ typedef struct rungi_loop_config {
     bool overfit_one_batch;
 } rungi_loop_config;
 
+// Keys of train, too.
+typedef struct rungi_gradients_config {
+    int64_t accumulate;
+    bool log_layers;
+    bool allow_unused;
+} rungi_gradients_config;
 enum { RUNGI_ALL_RANKS = -1 };
 typedef struct rungi_precision_config { // keys of train, too
     rung_dtype dtype;
@@ -305,6 +311,7 @@ typedef struct rungi_train_config {
     rungi_schedule_config schedule;
     rungi_loop_config train;
     rungi_precision_config precision;
+    rungi_gradients_config gradients;
     rungi_ddp_config ddp;
     rungi_data_parallel_config data_parallel;
     rungi_pipeline_config pipeline;

@@ -152,6 +152,7 @@ void rung_trainer_destroy(rung_trainer **trainer)
     rungi_session_destroy(&t->s);
     free(t->confusion);
     free(t->seen);
+    free(t->layers);
     rungi_exchanged_fini(&t->exchanged);
     rungi_string_fini(&t->trace);
     free(t->run);
@@ -257,7 +258,10 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
     rung_loader_info info;
     rung_loader_describe(s->train_loader, &info);
     RUNG_TRY(must_equal(state, where, "seed", s->c->seed, "seed"));
-    RUNG_TRY(must_equal(state, where, "shards", s->c->train.shards, "train.shards"));
+    RUNG_TRY(must_equal(state, where, "shards", rungi_session_trained_shards(s),
+                        s->c->exact && s->c->gradients.accumulate > 1
+                            ? "train.shards times train.accumulate"
+                            : "train.shards"));
     RUNG_TRY(must_be(state, where, "model", s->c->model.name, "model.name"));
     RUNG_TRY(
         must_be(state, where, "optimizer", rung_optimizer_name(s->c->optim.name), "optim.name"));
@@ -279,7 +283,14 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
     if (!exact)
         RUNG_TRY(note_number(t, state, where, "threads", rung_device_threads(s->device),
                              "the number of threads (which rounding depends on without exact)"));
-    RUNG_TRY(note_number(t, state, where, "batch_size", rungi_session_batch(s), "data.batch_size"));
+    RUNG_TRY(note_number(t, state, where, "batch_size", rungi_session_batch(s),
+                         s->c->gradients.accumulate > 1
+                             ? "the batch of a step (data.batch_size times train.accumulate)"
+                             : "data.batch_size"));
+    if (!exact && json_object_get(state, "accumulate"))
+        RUNG_TRY(note_number(t, state, where, "accumulate", s->c->gradients.accumulate,
+                             "train.accumulate (which rounding, and the statistics of batch "
+                             "normalization, depend on without exact)"));
     RUNG_TRY(note_number(t, state, where, "samples_per_epoch", info.samples_per_epoch,
                          "the number of samples in an epoch"));
     RUNG_TRY(note_number(t, state, where, "total_steps", s->total_steps, "the number of steps"));

@@ -90,6 +90,9 @@ struct rung_trainer {
     rungi_exchanged exchanged;
     rungi_string trace; // rank 0: events of all ranks' timelines
 
+    struct rungi_layer_log *layers; // by segment of the optimizer
+    int64_t layers_step;            // that they were measured at; -1: none
+
     unsigned char *seen; // by sample: how often this rank trained on it in this epoch
     bool covered;        // `seen` counts the whole epoch
 
@@ -203,6 +206,15 @@ rung_status rungi_trainer_validate(rung_trainer *t, rung_train_event *event);
 // when the loss is finite; else NULL.
 rung_status rungi_trainer_diverged(rung_trainer *t, const rung_batch *batch, double loss,
                                    const char *gradient);
+
+// trainer_layers.c: gradients and updates of each parameter. `look` comes after an update whose
+// norm was computed, and is collective; `json` adds what was measured at this step to a line of
+// metrics.jsonl; `chart` makes layers.svg.
+rung_status rungi_trainer_layers_begin(rung_trainer *t);
+rung_status rungi_trainer_layers_look(rung_trainer *t, const rung_optimizer_update *update,
+                                      const rung_optimizer_report *report);
+void rungi_trainer_layers_json(const rung_trainer *t, json_t *o);
+rung_status rungi_trainer_layers_chart(const rung_trainer *t);
 
 // trainer_memory.c: memory.json and memory.svg of the run folder; nothing before a plan was made.
 rung_status rungi_trainer_memory_write(const rung_trainer *t);

@@ -12,8 +12,15 @@
 
 enum {
     PROGRESS_NS = 100000000, // between two progress events
-    HARVEST_STEPS = 256,     // at most so many steps are left to the timeline
+    HARVEST_ROUNDS = 256,    // at most so many are left to the timeline
 };
+
+// Steps after which the timeline is read.
+static int64_t harvest_steps(const rung_trainer *t)
+{
+    int64_t steps = HARVEST_ROUNDS / rungi_engine_rounds(t->s->engine);
+    return steps > 0 ? steps : 1;
+}
 
 const char *rung_time_part(int index)
 {
@@ -141,11 +148,13 @@ static bool due(int64_t every, int64_t step, bool epoch_ended)
 static rung_optimizer_update update_of(rung_trainer *t)
 {
     const rungi_loop_config *c = &t->s->c->train;
+    bool logged = (t->at.step + 1) % c->log_every == 0;
     return (rung_optimizer_update){.rates = rung_schedule_rates(&t->s->schedule, &t->at.schedule,
                                                                 rungi_trainer_schedule_step(t)),
                                    .max_grad_norm = c->max_grad_norm,
-                                   .max_grad_value = c->clip_value,
-                                   .want_norm = (t->at.step + 1) % c->log_every == 0,
+                                   .max_grad_value = c->max_grad_value,
+                                   .want_norm = logged || t->at.step == t->steps_before,
+                                   .measure = logged && t->s->c->gradients.log_layers,
                                    .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
                                    .threads = rung_device_threads(t->s->device)};
 }
@@ -178,7 +187,7 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     t->last_loss = loss;
     if ((u->want_norm || u->max_grad_norm > 0) && report.applied)
         t->last_norm = report.grad_norm;
-    return RUNG_OK;
+    return rungi_trainer_layers_look(t, u, &report);
 }
 
 static rung_status train_step(rung_trainer *t, rung_batch *batch)
@@ -202,7 +211,7 @@ static rung_status train_step(rung_trainer *t, rung_batch *batch)
     t->at.position = batch->position + batch->global_count + batch->left_out;
     t->at.step++;
     rungi_timeline_mark(s->timeline, t->at.step - 1);
-    if (t->at.step % HARVEST_STEPS == 0)
+    if (t->at.step % harvest_steps(t) == 0)
         rungi_windows_harvest(t);
     return RUNG_OK;
 }
@@ -325,9 +334,10 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
 {
     rung_loader_info info;
     rung_loader_describe(loader, &info);
-    int64_t full = rungi_session_batch(t->s);
+    int64_t full = training ? rungi_session_batch(t->s) : rungi_session_micro_batch(t->s);
     rung_status status = rungi_engine_prepare(t->s->engine, training, info.last_batch);
-    status = rungi_session_no_memory(t->s, info.last_batch, status);
+    int64_t rounds = training ? 1 : t->s->c->gradients.accumulate; // what is told is of training
+    status = rungi_session_no_memory(t->s, info.last_batch * rounds, status);
     if (status != RUNG_OK && training && info.last_batch < full)
         return rungi_fail_prefix("an epoch's last batch, of %" PRId64
                                  " sample%s, which data.drop_last=true leaves out",
@@ -335,7 +345,7 @@ static rung_status prepare_plans(rung_trainer *t, const rung_loader *loader, boo
     if (status != RUNG_OK || info.batches_per_epoch == 1)
         return status;
     status = rungi_engine_prepare(t->s->engine, training, full);
-    return rungi_session_no_memory(t->s, full, status);
+    return rungi_session_no_memory(t->s, full * rounds, status);
 }
 
 static rung_status prepare(rung_trainer *t)
@@ -343,6 +353,7 @@ static rung_status prepare(rung_trainer *t)
     free(t->seen);
     t->seen = calloc((size_t)t->s->train_source->count, 1);
     RUNG_CHECK(t->seen, RUNG_NO_MEMORY, "no memory to count the samples of an epoch");
+    RUNG_TRY(rungi_trainer_layers_begin(t));
     rungi_trainer_loader_begin(t);
     if (!t->s->stages || t->s->rank == 0)
         RUNG_TRY(rung_loader_start(t->s->train_loader));

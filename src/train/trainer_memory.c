@@ -43,10 +43,9 @@ static rung_status collect(history *h)
 {
     rungi_session *s = h->t->s;
     rung_plan_memory m = rung_plan_memory_use(h->plan);
-    int shards = rungi_session_own_shards(s);
     h->workers = (uint64_t)rungi_engine_width(s->engine);
     h->fixed[WEIGHTS] = m.params + m.buffers;
-    h->fixed[GRADIENTS] = m.grads * (uint64_t)shards;
+    h->fixed[GRADIENTS] = m.grads * (uint64_t)rungi_engine_gradient_buffers(s->engine);
     if (s->stages && s->stages->micro > 1)
         h->fixed[GRADIENTS] *= 2; // those of a micro-batch, to be added
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
@@ -158,6 +157,7 @@ static rung_status write_json(const history *h)
     json_object_set_new(o, "unit", json_string("bytes"));
     json_object_set_new(o, "model", json_string(h->t->s->c->model.name));
     json_object_set_new(o, "batch", json_integer(h->plan->options.batch));
+    json_object_set_new(o, "accumulate", json_integer(rungi_engine_rounds(h->t->s->engine)));
     json_object_set_new(o, "shards_at_once", bytes(h->workers));
     for (int k = 0; k < FIXED; k++)
         json_object_set_new(fixed, fixed_names[k], bytes(h->fixed[k]));
@@ -206,7 +206,7 @@ static rung_status draw(const history *h, double *values, rungi_string *svg)
         {"forward", 0}, {"backward", (size_t)h->plan->n_forward}, {"optimizer", n}};
     name_step(h, h->peak, name, sizeof name);
     snprintf(title, sizeof title, "Memory of a training step: %s, batch %lld",
-             h->t->s->c->model.name, (long long)rungi_session_batch(h->t->s));
+             h->t->s->c->model.name, (long long)rungi_session_micro_batch(h->t->s));
     snprintf(peak, sizeof peak, "peak %s: %s", rungi_text_bytes(h->peak_bytes, size, sizeof size),
              name);
     return rungi_svg_stack_chart(&(rungi_svg_stack){.title = title,

@@ -224,6 +224,8 @@ rung_status rungi_trainer_record(rung_trainer *t, const rung_train_event *event)
     if (!t->metrics || event->kind == RUNG_EVENT_START || event->kind == RUNG_EVENT_PROGRESS)
         return RUNG_OK;
     json_t *o = event_json(event);
+    if (event->kind == RUNG_EVENT_STEP)
+        rungi_trainer_layers_json(t, o);
     rungi_trainer_servers_json(t, o);
     rung_status status = rungi_jsonl_append(t->metrics, o);
     json_decref(o);
@@ -320,6 +322,8 @@ rung_status rungi_trainer_close_run(rung_trainer *t)
             status = rungi_trainer_servers_write(t);
         if (status == RUNG_OK)
             status = rungi_trainer_chart(t->run);
+        if (status == RUNG_OK)
+            status = rungi_trainer_layers_chart(t);
         if (status == RUNG_OK)
             status = rungi_trainer_memory_write(t);
     }

@@ -76,7 +76,8 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "samples_per_epoch", json_integer(info.samples_per_epoch));
     json_object_set_new(o, "seed", json_integer(s->c->seed));
     json_object_set_new(o, "exact", json_boolean(s->c->exact));
-    json_object_set_new(o, "shards", json_integer(s->c->train.shards));
+    json_object_set_new(o, "shards", json_integer(rungi_session_trained_shards(s)));
+    json_object_set_new(o, "accumulate", json_integer(s->c->gradients.accumulate));
     json_object_set_new(o, "ranks", json_integer(s->ranks * rungi_train_devices(s->c)));
     json_object_set_new(o, "threads", json_integer(rung_device_threads(s->device)));
     json_object_set_new(o, "isa", json_string(rung_isa_name(rung_context_isa(t->context))));

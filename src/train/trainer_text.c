@@ -44,7 +44,7 @@ static rung_status add_pictures(const rungi_session *s, rungi_string *out)
 // Parts of a batch that does not divide: "13 or 12".
 static void add_batch(const rungi_session *s, rungi_string *out)
 {
-    int64_t batch = rungi_session_batch(s);
+    int64_t batch = rungi_session_batch(s), rounds = s->c->gradients.accumulate;
     if (s->stages) {
         int micro = s->stages->micro;
         rungi_string_add(out,
@@ -52,7 +52,7 @@ static void add_batch(const rungi_session *s, rungi_string *out)
                          batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
         return;
     }
-    int shards = s->c->exact ? (int)s->c->train.shards : s->ranks, own = shards / s->ranks;
+    int shards = rungi_session_cut(s, true), own = shards / s->ranks / (int)rounds;
     int devices = rungi_train_devices(s->c), parts = s->ranks > 1 ? s->ranks : devices;
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
@@ -68,7 +68,10 @@ static void add_batch(const rungi_session *s, rungi_string *out)
                      most);
     if (least != most)
         rungi_string_add(out, " to %" PRId64, least);
-    rungi_string_add(out, parts > 1 ? "; the learning rate is not scaled by it\n" : "\n");
+    if (rounds > 1)
+        rungi_string_add(out, " x %" PRId64 " accumulated", rounds);
+    rungi_string_add(out,
+                     parts > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
 static void add_servers(const rungi_session *s, rungi_string *out)
@@ -217,6 +220,42 @@ fail:
     return status;
 }
 
+static rung_status add_plan(rungi_string *out, const rung_plan *plan)
+{
+    char *text;
+    rung_status status = rung_plan_explain(plan, &text);
+    if (status != RUNG_OK) {
+        rungi_string_fini(out);
+        return status;
+    }
+    rungi_string_add(out, "%s", text);
+    free(text);
+    return RUNG_OK;
+}
+
+// Of accumulation: the plan of the first round, and that of the others.
+static rung_status explain_rounds(rung_trainer *t, char **text_out)
+{
+    rungi_engine *engine = t->s->engine;
+    const rung_plan *plan, *adding;
+    rungi_string out = {0};
+    RUNG_TRY(rungi_engine_plan(engine, true, rungi_session_batch(t->s), &plan));
+    rungi_string_add(
+        &out, "a step is %d rounds, whose gradients are added%s: this plan for the first\n",
+        rungi_engine_rounds(engine), t->s->c->exact ? " in the tree of the shards" : "");
+    if (t->s->c->plan.fuse_optimizer)
+        rungi_string_add(&out,
+                         "fuse_optimizer: off, because train.accumulate adds gradients before "
+                         "weights are updated\n");
+    RUNG_TRY(add_plan(&out, plan));
+    adding = rungi_engine_adding_plan(engine);
+    if (adding) {
+        rungi_string_add(&out, "\nand this one for the others\n");
+        RUNG_TRY(add_plan(&out, adding));
+    }
+    return give(&out, text_out);
+}
+
 rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
 {
     const rung_plan *plan;
@@ -228,6 +267,8 @@ rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
         rungi_string_fini(&out);
         return status;
     }
+    if (rungi_engine_rounds(t->s->engine) > 1)
+        return explain_rounds(t, text_out);
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     RUNG_TRY(rung_plan_explain(plan, text_out));
     if (!t->s->stages)
@@ -276,8 +317,13 @@ static row row_of(const rung_graph *g, const rungi_type *types, const rungi_node
 
 static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_string *out)
 {
+    const rung_plan *adding = rungi_engine_adding_plan(t->s->engine);
     rung_plan_memory m = rung_plan_memory_use(plan);
-    uint64_t optimizer = 0, arena = m.arena;
+    uint64_t optimizer = 0;
+    if (adding && rung_plan_memory_use(adding).arena > m.arena)
+        m = rung_plan_memory_use(adding);
+    uint64_t arena = m.arena;
+    m.grads *= (uint64_t)rungi_engine_gradient_buffers(t->s->engine);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         optimizer += t->s->optimizer_state[i] ? m.params : 0;
     char a[32], b[32], c[32], d[32], e[32], f[32];
@@ -290,7 +336,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
         out,
         "planned peak at batch %" PRId64 ": %s = parameters %s + gradients %s + "
         "buffers %s + optimizer %s + activations and workspace %s\n",
-        rungi_session_batch(t->s),
+        rungi_session_micro_batch(t->s),
         rungi_text_bytes(m.params + m.grads + m.buffers + optimizer + m.arena, a, sizeof a),
         rungi_text_bytes(m.params, b, sizeof b), rungi_text_bytes(m.grads, c, sizeof c),
         rungi_text_bytes(m.buffers, d, sizeof d), rungi_text_bytes(optimizer, e, sizeof e),
@@ -314,13 +360,15 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
 rung_status rung_trainer_summary(rung_trainer *t, char **text_out)
 {
     const rung_graph *g = rungi_session_whole(t->s);
-    int64_t batch = rungi_session_batch(t->s), symbols[RUNGI_MAX_SYMBOLS] = {1};
+    bool training = t->s->train_loader != NULL;
+    int64_t batch = training ? rungi_session_batch(t->s) : rungi_session_micro_batch(t->s);
+    int64_t symbols[RUNGI_MAX_SYMBOLS] = {1};
     rungi_type *types = calloc(g->values.count, sizeof *types);
     RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a summary");
     rung_status status = rungi_graph_infer(g, symbols, types);
     const rung_plan *plan = NULL;
     if (status == RUNG_OK)
-        status = rungi_engine_plan(t->s->engine, t->s->train_loader != NULL, batch, &plan);
+        status = rungi_engine_plan(t->s->engine, training, batch, &plan);
     if (status != RUNG_OK) {
         free(types);
         return status;

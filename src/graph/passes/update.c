@@ -95,7 +95,8 @@ static void consider(rung_plan *p, size_t index)
 
 void rungi_plan_update(rung_plan *p)
 {
-    if (!p->options.fuse_optimizer || !p->options.gradients || p->options.float64)
+    if (!p->options.fuse_optimizer || !p->options.gradients || p->options.float64 ||
+        p->options.accumulate)
         return;
     // From the end, so that a step that has moved is not met again.
     for (size_t i = p->steps.count; i > (size_t)p->n_forward; i--)
