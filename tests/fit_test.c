@@ -89,7 +89,7 @@ static void every_network(void **state)
               RUNG_FIT_KEEP);
         // Four rounds of 2; the last step's of 2, 2, 1, 1.
         check(&networks[i], (const char *const[]){"train.accumulate=4", "data.batch_size=2", NULL},
-              RUNG_FIT_KEEP);
+              false, RUNG_FIT_KEEP);
     }
 }
 
