@@ -218,24 +218,25 @@ def ps_sync(smoke, tell):
     }, "all-reduce", "parameter server", steps.Quick(smoke), 1.5, tell)
 
 
-# Two emulated devices, one of half the speed.
-UNEQUAL = ["device.threads=1", "device.op_rate=1", "device.slowdown=[1, 2]", "train.steps=80", "train.log_every=5",
-           "train.eval_every=never", "checkpoint.every=never"]
+# Four emulated devices, one of half the speed: in the time of a step of the slow one the others can
+# do two, so that what devices can give is 7 gradients for 4.
+UNEQUAL = ["train.ranks=4", "device.threads=1", "device.op_rate=1", "device.slowdown=[1, 1, 1, 2]",
+           "train.steps=20", "train.log_every=2", "train.eval_every=never", "checkpoint.every=never"]
 
 
 def pace(mode, folder):
-    """Milliseconds for as many samples as a batch has, while both workers of a run are at work."""
+    """Milliseconds for as many samples as a batch has, while all workers of a run are at work."""
     run = os.path.join(folder, f"{mode}-{len(os.listdir(folder))}")
     end, lines = rung_train("parameter-server.yaml", [*UNEQUAL, f"ps.mode={mode}"], run)
     steps_done = [line for line in lines if line["event"] == "step"]
-    first, last = steps_done[1], steps_done[-1]  # of worker 0, the faster one: its last step
+    first, last = steps_done[1], steps_done[-1]  # of worker 0, a fast one
     per_batch = end["samples"] / end["step"]
     return (last["seconds"] - first["seconds"]) * 1e3 / ((last["samples"] - first["samples"]) / per_batch)
 
 
 def ps_async(smoke, tell):
-    """ratio: time of a batch's worth of gradients with workers in step over that with each at its own
-    pace, when one of two is half as fast. At most 1.5, by what the devices can do."""
+    """ratio: time of a batch's gradients with workers in step over that with each at its own pace, when
+    one of four is half as fast. At most 1.75, by what the devices can do."""
     workers.need_programs()
     times = {"sync": [], "async": []}
     with tempfile.TemporaryDirectory(prefix="rung-pace-") as folder:

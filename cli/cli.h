@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "rung/config.h"
 #include "rung/context.h"
@@ -97,6 +98,20 @@ void cli_line_show(void *line, const char *text);
 // rung train --procs: starts the ranks as processes and waits for them; when one dies, again, as
 // often as --max-restarts says. *status_out: the exit status of the last job.
 rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int *status_out);
+
+// guard.c: a child that ends the job of a launcher when this process is killed (SIGKILL included),
+// and removes the folder `scratch` then. `end` sends it away, when the job has ended.
+typedef struct cli_guard {
+    pid_t pid;
+    int pipe; // -1: there is none
+} cli_guard;
+cli_guard cli_guard_start(pid_t job, const char *scratch);
+void cli_guard_end(cli_guard *guard);
+// Processes of a job on this machine: the launcher's children that have not ended; -1: that cannot
+// be told. `number`: a signal for each; 0: none.
+int cli_job_processes(pid_t launcher, int number);
+// Removes a folder and what is in it, as far as that goes; "" is none.
+void cli_remove_tree(const char *path);
 
 // The exit status that main gives instead of that of rung_status (for a job's); -1: none.
 extern int cli_exit_status;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rung train --procs: starts the ranks as processes by mpirun, and starts them again from the last
 // checkpoint when one of them dies.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -74,9 +73,15 @@ static rung_status build(const cli_arguments *arguments, const char *program, co
 }
 
 // What Open MPI needs to be told in containers and on small machines; other MPIs do not look.
+static char scratch[] = "/tmp/rung-job-XXXXXX"; // Open MPI's files
+
 static void prepare_environment(void)
 {
     char own[32];
+    if (mkdtemp(scratch))
+        setenv("OMPI_MCA_orte_tmpdir_base", scratch, 0);
+    else
+        *scratch = 0;
     snprintf(own, sizeof own, "%ld", (long)getpid());
     setenv(CLI_SUPERVISOR, own, 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -107,43 +112,6 @@ static void watch_signals(bool on)
         sigaction(numbers[i], &action, NULL);
 }
 
-// Not one that has ended and is not waited for.
-static bool is_alive(long pid)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = 0;
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] && name_end[2] != 'Z' && name_end[2] != 'X';
-}
-
-// Has the job processes of its own on this machine? -1: that cannot be told.
-static int has_processes(pid_t launcher)
-{
-    char path[300];
-    int found = -1;
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)launcher);
-    DIR *threads = opendir(path);
-    for (const struct dirent *e; threads && (e = readdir(threads));) {
-        snprintf(path, sizeof path, "/proc/%ld/task/%.20s/children", (long)launcher, e->d_name);
-        FILE *file = *e->d_name == '.' ? NULL : fopen(path, "re");
-        if (!file)
-            continue;
-        found = found < 0 ? 0 : found;
-        for (long pid; fscanf(file, "%ld", &pid) == 1;)
-            found |= is_alive(pid);
-        fclose(file);
-    }
-    if (threads)
-        closedir(threads);
-    return found;
-}
-
 // Waits for the launcher's end. Open MPI's may hang when a process dies while it starts: once all
 // its processes are gone it has some seconds, then it is ended.
 static void wait_job(int *status)
@@ -154,7 +122,7 @@ static void wait_job(int *status)
         pid_t ended = waitpid(job, status, WNOHANG);
         if (ended == job || (ended < 0 && errno != EINTR))
             return;
-        int processes = has_processes(job);
+        int processes = cli_job_processes(job, 0);
         seen |= processes > 0;
         if (!seen || processes != 0)
             alone = -1;
@@ -184,7 +152,9 @@ static rung_status run_job(const command *c, int *status_out)
         fprintf(stderr, "rung: cannot start %s: %s\n", c->words[0], strerror(errno));
         _exit(127);
     }
+    cli_guard guard = cli_guard_start(job, scratch);
     wait_job(&status);
+    cli_guard_end(&guard);
     job = 0;
     *status_out = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return RUNG_OK;
@@ -238,6 +208,7 @@ rung_status cli_train_procs(const cli_arguments *arguments, const char *run, int
     watch_signals(true);
     status = supervise(arguments, program, run, procs, restarts, status_out);
     watch_signals(false);
+    cli_remove_tree(scratch);
     if (status == RUNG_OK && received)
         *status_out = 128 + received;
     return status;

@@ -13,6 +13,7 @@ enum {
     CELLS = 20,     // of the bar
     SILENCE_S = 30, // a pipe gets a line of a step after so long without one
     PART_TEXT = 48,
+    NORMAL_SKIPS = 3, // of fp16 at the start
 };
 
 void cli_progress_init(cli_progress *p, FILE *out, bool quiet)
@@ -57,7 +58,7 @@ static int columns_of(FILE *out)
 }
 
 // What a line is made of, in order.
-enum { BAR, STEP, EPOCH, LOSS, RATE, SPEED, WAIT, LEFT, PARTS };
+enum { BAR, STEP, EPOCH, LOSS, RATE, SKIPPED, SPEED, WAIT, LEFT, PARTS };
 
 static void format_parts(const rung_train_event *e, char parts[PARTS][PART_TEXT])
 {
@@ -69,6 +70,9 @@ static void format_parts(const rung_train_event *e, char parts[PARTS][PART_TEXT]
     snprintf(parts[EPOCH], PART_TEXT, "epoch %" PRId64 "/%" PRId64, e->epoch, e->epochs);
     snprintf(parts[LOSS], PART_TEXT, "loss %.4f", plain(e->loss));
     snprintf(parts[RATE], PART_TEXT, "lr %.3g", e->lr);
+    parts[SKIPPED][0] = '\0';
+    if (e->skipped)
+        snprintf(parts[SKIPPED], PART_TEXT, "skipped %" PRId64, e->skipped);
     snprintf(parts[SPEED], PART_TEXT, "%.0f samples/s", e->samples_per_s);
     snprintf(parts[WAIT], PART_TEXT, "wait %.0f%%", e->wait_share * 100);
     char left[24];
@@ -85,7 +89,7 @@ static void show_line(cli_progress *p, const rung_train_event *e)
     format_parts(e, parts);
     int room = p->terminal ? columns_of(p->out) - 1 : INT32_MAX, length = -2;
     for (int i = 0; i < PARTS; i++)
-        length += (int)strlen(parts[i]) + 2;
+        length += parts[i][0] ? (int)strlen(parts[i]) + 2 : 0;
     for (size_t i = 0; length > room && i < sizeof spare / sizeof *spare; i++) {
         length -= (int)strlen(parts[spare[i]]) + 2;
         parts[spare[i]][0] = '\0';
@@ -196,6 +200,13 @@ static void summarize(const cli_progress *p)
             fprintf(p->out, "  %s %.1f%%", rung_time_part(i), 100 * p->end.ms[i] / total);
     fputc('\n', p->out);
     show_loader(p);
+    if (p->end.loss_scale > 0) // fp16
+        fprintf(p->out, "skipped  %" PRId64 " of %" PRId64 " steps%s; loss scale %g\n",
+                p->end.skipped, p->end.step,
+                p->end.skipped && p->end.skipped <= NORMAL_SKIPS
+                    ? ", as is normal while the scale is found"
+                    : "",
+                p->end.loss_scale);
     fprintf(p->out, "memory   peak %.1f MiB of the device (%.1f MiB reserved), process %.1f MiB\n",
             (double)p->end.peak_live / (1 << 20), (double)p->end.peak_reserved / (1 << 20),
             (double)p->end.peak_resident / (1 << 20));

@@ -20,7 +20,9 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
                                   .seconds = number(arguments, "--seconds", 0),
                                   .gate = cli_value(arguments, "--gate") != NULL,
                                   .disturb = number(arguments, "--disturb", 0),
-                                  .disturb_seed = (uint64_t)number(arguments, "--disturb-seed", 1)};
+                                  .disturb_seed = (uint64_t)number(arguments, "--disturb-seed", 1),
+                                  .disturb_gradient =
+                                      cli_value(arguments, "--disturb-gradient") != NULL};
     rung_status status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)
         status = cli_context_create(arguments, rung_config_isa(config), &own);
@@ -41,6 +43,7 @@ static const cli_option options[] = {
     {"--gate", NULL, "Also tell every loss and a checksum of weights and optimizer state."},
     {"--disturb", "E", "Move each initial weight by a random relative amount of up to E."},
     {"--disturb-seed", "N", "Seed of that."},
+    {"--disturb-gradient", NULL, "Also tell how far that moves the gradient."},
     {0},
 };
 

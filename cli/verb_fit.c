@@ -11,9 +11,16 @@ static void print_mib(uint64_t bytes)
     printf(" %10.1f", (double)bytes / (1 << 20));
 }
 
+// As train.precision names it.
+static const char *precision_name(rung_dtype dtype)
+{
+    return dtype == RUNG_F32 ? "fp32" : dtype == RUNG_F16 ? "fp16" : "bf16";
+}
+
 static void print_row(const rung_fit_row *r)
 {
-    printf("%7" PRId64 " %-14s", r->batch, rung_fit_way_name(r->way));
+    printf("%7" PRId64 " %-9s %-14s", r->batch, precision_name(r->precision),
+           rung_fit_way_name(r->way));
     print_mib(r->weights + r->buffers);
     print_mib(r->gradients);
     print_mib(r->optimizer);
@@ -40,15 +47,16 @@ static void print_fit(const rung_fit *f)
     printf("%s on %s with %d thread%s, %.2f %s of memory; sizes in MiB\n\n", f->model, f->device,
            f->threads, f->threads == 1 ? "" : "s", (double)f->memory / (small ? 1 << 20 : 1 << 30),
            small ? "MiB" : "GiB");
-    printf("%7s %-14s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "batch", "way",
-           "weights", "gradients", "optimizer", "activation", "workspace", "peak", "loader",
-           "process", "ms/step", "samples/s");
+    printf("%7s %-9s %-14s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "batch",
+           "precision", "way", "weights", "gradients", "optimizer", "activation", "workspace",
+           "peak", "loader", "process", "ms/step", "samples/s");
     for (int64_t i = 0; i < f->count; i++)
         print_row(&f->rows[i]);
     printf("\n");
-    for (int way = 0; way < RUNG_FIT_WAYS; way++)
-        printf("largest batch, %-14s %8" PRId64 "\n", rung_fit_way_name((rung_fit_way)way),
-               f->largest[way]);
+    for (int p = 0; p < RUNG_FIT_PRECISIONS; p++)
+        for (int way = 0; way < RUNG_FIT_WAYS; way++)
+            printf("largest batch, %s, %-14s %8" PRId64 "\n", precision_name(f->precisions[p]),
+                   rung_fit_way_name((rung_fit_way)way), f->largest[p][way]);
     printf(
         "\npeak is the device's; process adds what is resident already and the loader. Times are "
         "of operators\nthat were measured one by one (%.1f s), scaled to each batch.\n",
@@ -106,11 +114,12 @@ const cli_verb cli_verb_fit = {
     .name = "fit",
     .summary = "tell the memory and time of several batch sizes before training",
     .arguments = "CONFIG [KEY=VALUE ...]",
-    .text =
-        "Prints, without running a step, what training takes at several batch sizes, with "
-        "everything kept and with recomputation: weights, gradients, optimizer, activations "
-        "and workspace of the device, batches loaded ahead, the estimated time of a step, and "
-        "the largest batch that fits; of one that does not, the accumulation with which it would.",
+    .text = "Prints, without running a step, what training takes at several batch sizes, in "
+            "float32 and in 16 bits, with everything kept and with recomputation: weights, "
+            "gradients, optimizer, activations "
+            "and workspace of the device, batches loaded ahead, the estimated time of a step, and "
+            "the largest batch that fits; of one that does not, the accumulation with which it "
+            "would.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

@@ -16,6 +16,8 @@
     "plan: {layout: channels_last, kernels: own, fuse: true}\n"                                   \
     "train: {epochs: 1}\n"
 
+enum { ROWS = RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS }; // of a batch
+
 typedef struct network {
     const char *name, *yaml;
 } network;
@@ -43,7 +45,7 @@ static uint64_t measured_peak(const char *yaml, const char *const *overrides)
     return peak;
 }
 
-static void check(const network *n, const char *const *overrides, rung_fit_way way)
+static void check(const network *n, const char *const *overrides, bool half, rung_fit_way way)
 {
     training_log log;
     rung_fit fit;
@@ -55,8 +57,8 @@ static void check(const network *n, const char *const *overrides, rung_fit_way w
         context, config,
         &(rung_fit_options){.batches = &batch, .n_batches = 1, .no_times = true, .memory = peak},
         &fit));
-    assert_int_equal(fit.count, RUNG_FIT_WAYS);
-    const rung_fit_row *row = &fit.rows[way];
+    assert_int_equal(fit.count, ROWS);
+    const rung_fit_row *row = &fit.rows[half * RUNG_FIT_WAYS + way];
     print_message("%s, %s: predicted %lu, measured %lu\n", n->name, overrides[0],
                   (unsigned long)row->peak, (unsigned long)peak);
     assert_true(fabs((double)row->peak / (double)peak - 1) <= 0.01);
@@ -76,15 +78,18 @@ static void every_network(void **state)
     count--; // the last one takes long
 #endif
     for (size_t i = 0; i < count; i++) {
-        check(&networks[i], (const char *const[]){"optim.name=adamw", NULL}, RUNG_FIT_KEEP);
-        check(&networks[i], (const char *const[]){"memory.recompute=auto", NULL}, RUNG_FIT_CHEAP);
+        check(&networks[i], (const char *const[]){"optim.name=adamw", NULL}, false, RUNG_FIT_KEEP);
+        check(&networks[i], (const char *const[]){"memory.recompute=auto", NULL}, false,
+              RUNG_FIT_CHEAP);
         // Four shards of 2 and of 2, 2, 1, 1 samples; three of them at once.
         check(&networks[i],
               (const char *const[]){"exact=true", "device.threads=3", "optim.momentum=0.9", NULL},
+              false, RUNG_FIT_KEEP);
+        check(&networks[i], (const char *const[]){"train.precision=bf16", NULL}, true,
               RUNG_FIT_KEEP);
         // Four rounds of 2; the last step's of 2, 2, 1, 1.
         check(&networks[i], (const char *const[]){"train.accumulate=4", "data.batch_size=2", NULL},
-              RUNG_FIT_KEEP);
+              false, RUNG_FIT_KEEP);
     }
 }
 
@@ -107,15 +112,15 @@ static void the_largest_batch(void **state)
         (const char *const[]){"data.synthetic.count=100000", "train.eval_every=never", NULL});
     rung_fit_options o = {.memory = 64 << 20, .no_times = true};
     assert_ok(rung_fit_run(context, config, &o, &fit));
-    int64_t keep = fit.largest[RUNG_FIT_KEEP], least = fit.largest[RUNG_FIT_LEAST];
+    int64_t keep = fit.largest[0][RUNG_FIT_KEEP], least = fit.largest[0][RUNG_FIT_LEAST];
     print_message("%d, %d\n", (int)keep, (int)least);
-    assert_true(keep > 8 && least > keep && least >= fit.largest[RUNG_FIT_CHEAP]);
+    assert_true(keep > 8 && least > keep && least >= fit.largest[0][RUNG_FIT_CHEAP]);
     const int64_t batches[] = {keep, keep + 2 + keep / 50};
     o.batches = batches;
     o.n_batches = 2;
     assert_ok(rung_fit_run(context, config, &o, &around));
     assert_true(around.rows[RUNG_FIT_KEEP].fits);
-    assert_false(around.rows[RUNG_FIT_WAYS + RUNG_FIT_KEEP].fits);
+    assert_false(around.rows[ROWS + RUNG_FIT_KEEP].fits);
     rung_fit_fini(&around);
     rung_fit_fini(&fit);
     rung_config_destroy(&config);
@@ -135,9 +140,8 @@ static void times(void **state)
                            &fit));
     assert_true(fit.measured_seconds > 0 && fit.memory > 0);
     assert_true(fit.rows[0].seconds > 0);
-    assert_true(fit.rows[RUNG_FIT_WAYS].seconds > 0);
-    assert_true(fit.rows[RUNG_FIT_WAYS + RUNG_FIT_LEAST].seconds >=
-                fit.rows[RUNG_FIT_WAYS].seconds);
+    assert_true(fit.rows[ROWS].seconds > 0 && fit.rows[RUNG_FIT_WAYS].seconds > 0);
+    assert_true(fit.rows[ROWS + RUNG_FIT_LEAST].seconds >= fit.rows[ROWS].seconds);
     rung_fit_fini(&fit);
     rung_config_destroy(&config);
     rung_context_destroy(&context);

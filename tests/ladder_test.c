@@ -33,7 +33,14 @@ static const char script[] =
     "  metrics \"$run\" $accuracy; exit 0;;\n"
     "esac\n"
     "loss=1.0; state=same; time=10000; error=1e-6; wait=0.1\n"
+    "distance=$error\n"
     "case $all in *--disturb*) loss=1.00001;; esac\n"
+    // One rounding to 8 digits, to 11 digits; what exchanging in 16 bits and training in them do.
+    "case $all in *--disturb=3.90625e-3*) loss=1.001;; esac\n"
+    "case $all in *--disturb=4.8828125e-4*) loss=1.0001;; esac\n"
+    "case $all in *--disturb-gradient*) distance=0.02;; esac\n"
+    "case $all in *precision=bf16*) time=9000; loss=1.003; error=0.9; distance=0.05;; esac\n"
+    "case $all in *precision=fp16*) time=9000; loss=1.0003; distance=$HALF;; esac\n"
     "case $all in *--disturb-seed=20*) loss=$JUMP;; esac\n"
     "case $all in *channels_last*) time=5000; loss=1.00002;; esac\n"  // faster, within the envelope
     "case $all in *plan.fuse*) time=$((time / 2)); loss=1.1;; esac\n" // faster and wrong
@@ -48,7 +55,8 @@ static const char script[] =
     "esac\n"
     "after=90; [ \"${n:-0}\" = \"$FAR_AT\" ] && after=500\n"
     "cat <<END\n"
-    "{\"losses\": [2.0, $loss], \"state\": \"$state\", \"gradient_error\": $error,\n"
+    "{\"losses\": [2.0, $loss], \"state\": \"$state\", \"gradient_error\": $error, "
+    "\"gradient_distance\": $distance,\n"
     "\"step_ms\": $time, \"samples_per_s\": $((1000000000 / time)), \"wait_share\": $WAIT, "
     "\"peak_bytes\": 1000000,\n"
     "\"round_trip_ns\": [90, $after], \"ms\": {\"wait\": 1, \"copy\": 0, \"forward\": 1,\n"
@@ -72,8 +80,8 @@ static void note(void *user, const char *line)
 // What the script is told: NAME=VALUE.
 static void set_variables(const char *const *more)
 {
-    static const char *const initial[] = {"BEST=0.90", "CORRECT=90",   "SEEN=64", "FAR_AT=none",
-                                          "WAIT=0.1",  "JUMP=1.00001", NULL};
+    static const char *const initial[] = {"BEST=0.90", "CORRECT=90",   "SEEN=64",   "FAR_AT=none",
+                                          "WAIT=0.1",  "JUMP=1.00001", "HALF=0.05", NULL};
     const char *const *const all[] = {initial, more};
     for (int i = 0; i < 2; i++)
         for (const char *const *p = all[i]; p && *p; p++) {
@@ -170,6 +178,31 @@ static void each_verdict(void **state)
     end(c);
 }
 
+// What rounds to 16 bits is measured by that rounding: neither the loss nor the gradient of these
+// rungs would pass for a rung of float32. A gradient that rounding does not explain is wrong.
+static void sixteen_bits(void **state)
+{
+    static const char *const halves[] = {"HALF=0.05", "HALF=0.3"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        test_folder folder;
+        test_folder_init(&folder);
+        climb *c = climb_with(&folder, "[bf16, fp16]", (const char *const[]){halves[i], NULL});
+        check_rung(c, 1, "bf16", "kept", "envelope", true);
+        assert_non_null(strstr(c->result.rungs[1].gate_detail,
+                               "within 3.0e-03 of the base (allowed 1.0e-02), gradient 5.0e-02 "
+                               "from float64 (allowed 8.0e-02); compute "));
+        check_rung(c, 2, "fp16", "not available: other 16 bits", "none", true);
+        end(c);
+        test_folder_fini(&folder);
+        test_folder_init(&folder);
+        c = climb_with(&folder, "[fp16]", (const char *const[]){halves[i], NULL});
+        check_rung(c, 1, "fp16", i ? "wrong" : "kept", "envelope", !i);
+        end(c);
+        test_folder_fini(&folder);
+    }
+}
+
 // Losses outside of the envelope are no proof while a disturbed base may still jump as far: the
 // twentieth does, to a tenth of what the rung `fuse` has.
 static void jumps_widen_the_envelope(void **state)
@@ -245,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(each_verdict),
         IN_FOLDER(jumps_widen_the_envelope),
+        cmocka_unit_test(sixteen_bits),
         cmocka_unit_test(confirmation_fails),
         IN_FOLDER(rounds_are_repeated_while_cores_move),
         IN_FOLDER(waiting_is_said),

@@ -216,6 +216,7 @@ static void what_does_not_fit(void **state)
         {{PIPELINE, "train.ranks=2", "ddp.overlap=true"}, "ddp.overlap: is for replicas"},
         {{PIPELINE, "train.ranks=2", "ddp.shard_optimizer=true"}, "is for replicas"},
         {{PIPELINE, "train.ranks=2", "ddp.compress=bf16"}, "is for replicas"},
+        {{PIPELINE, "train.ranks=2", "ddp.sync_batch_norm=true"}, "is for replicas"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[conv1, fc1]"}, "names 2 layers"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[fc9]"}, "no layer matches 'fc9'"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[conv1]"}, "none the network's first"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// Runs of several ranks: cases C18, C19, C21, C24, C30, C32, C38, C42, C89.
+// Runs of several ranks: cases C18, C19, C21, C24, C30, C32, C37, C38, C42, C89.
 #include "training.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "train/crew.h"
-#include "train/session.h"
+#include "train/trainer.h"
 
 #ifdef RUNG_OPENMP
 #    define KERNELS "library"
@@ -192,6 +192,25 @@ static void fast_runs_agree(void **state)
     rung_context_destroy(&context);
 }
 
+// The number of workers is measured by all ranks together, which then have the same, and it does
+// not show in the result.
+static void ranks_choose_workers_together(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    seen s = {0};
+    const char *chosen[] = {"exact=true", "train.ranks=2", "train.steps=3", "data.num_workers=auto",
+                            NULL};
+    const char *none[] = {"exact=true", "train.ranks=2", "train.steps=3", NULL};
+    assert_ok(train(context, DATA, chosen, test_path(folder, "auto"), &s));
+    const char *told = strstr(log.text, "data.num_workers auto: chose ");
+    assert_true(!told || !strstr(told + 1, "data.num_workers auto: chose "));
+    assert_ok(train(context, DATA, none, test_path(folder, "none"), &s));
+    assert_same_bits(test_path(folder, "auto"), test_path(folder, "none"));
+    rung_context_destroy(&context);
+}
+
 static void a_batch_of_each_device(void **state)
 {
     (void)state;
@@ -299,6 +318,40 @@ static void exchanges_are_written_down(void **state)
     rung_context_destroy(&context);
 }
 
+// Cases C37 and C42: four ranks on four devices. Each allocates on its own alone, and after a
+// resume all have the same there; the start says where each rank is.
+static void each_rank_has_a_device(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *run = test_path(folder, "four");
+    const char *four[] = {"train.ranks=4", "train.steps=2", "train.eval_every=never", NULL};
+    const char *more[] = {"train.steps=4"};
+    seen s = {0};
+    bool finished;
+    char *banner;
+    assert_ok(train(context, DATA, four, run, &s));
+    assert_ok(rung_trainer_resume(context, run, more, 1, &finished, &s.trainer));
+    assert_ok(rung_trainer_banner(s.trainer, &banner));
+    assert_non_null(strstr(banner, "device     each: cpu:0, "));
+    assert_non_null(strstr(banner, "places     rank 0 cpu:0, 1 cpu:1, 2 cpu:2, 3 cpu:3 on "));
+    free(banner);
+    assert_ok(rung_trainer_fit(s.trainer, NULL));
+    uint64_t first = 0;
+    for (int r = 0; r < 4; r++) {
+        const rung_trainer *t = rungi_crew_member(s.trainer->crew, r)->user;
+        char name[16];
+        snprintf(name, sizeof name, "cpu:%d", r);
+        assert_string_equal(rung_device_name(t->s->device), name);
+        uint64_t live = rung_device_memory(t->s->device).live;
+        first = r ? first : live;
+        assert_true(live > 0 && llabs((int64_t)live - (int64_t)first) <= (int64_t)first / 100);
+    }
+    rung_trainer_destroy(&s.trainer);
+    rung_context_destroy(&context);
+}
+
 // ---- what cannot be ---------------------------------------------------------------------------
 
 static void refuse(const char *expected, const char *const *overrides)
@@ -321,6 +374,10 @@ static void wrong_ranks_are_refused(void **state)
            (const char *[]){"train.ranks=3", "exact=true", NULL});
     refuse("at most train.shards, which is 4, not 8",
            (const char *[]){"train.ranks=8", "exact=true", NULL});
+    refuse("needs a shard for each rank under exact: train.shards is 4, the number of ranks is 2",
+           (const char *[]){"train.ranks=2", "exact=true", "ddp.sync_batch_norm=true", NULL});
+    refuse("needs a shard for each rank under exact: train.shards is 4, the number of ranks is 1",
+           (const char *[]){"exact=true", "ddp.sync_batch_norm=true", NULL});
     refuse("set one of them", (const char *[]){"data.batch_per_device=4", NULL});
     refuse("cannot be combined with exact",
            (const char *[]){"ddp.compress=bf16", "exact=true", NULL});
@@ -442,8 +499,10 @@ int main(void)
         IN_FOLDER(a_sharded_optimizer_is_the_same),
         IN_FOLDER(another_number_of_ranks_goes_on),
         IN_FOLDER(fast_runs_agree),
+        IN_FOLDER(ranks_choose_workers_together),
         cmocka_unit_test(a_batch_of_each_device),
         IN_FOLDER(exchanges_are_written_down),
+        IN_FOLDER(each_rank_has_a_device),
         cmocka_unit_test(wrong_ranks_are_refused),
         cmocka_unit_test(ranks_must_agree),
         IN_FOLDER(a_failing_rank_ends_all),

@@ -15,13 +15,13 @@
     "optim: {name: sgd, lr: 0.05, momentum: 0.9}\n"                                               \
     "plan: {kernels: own, layout: channels_last, fuse: true}\n"                                   \
     "train: {epochs: 1, eval_every: never}\n"
-#define DROPOUT                                                                           \
-    "device: {threads: 1}\n"                                                              \
-    "data: {source: synthetic, batch_size: 4, synthetic: {shape: [3, 32, 32], count: 6, " \
-    "classes: 4}}\n"                                                                      \
-    "model: {name: dlf_cnn}\n"                                                            \
-    "optim: {name: adamw, lr: 0.001}\n"                                                   \
-    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                           \
+#define DROPOUT                                                                            \
+    "device: {threads: 1}\n"                                                               \
+    "data: {source: synthetic, batch_size: 8, synthetic: {shape: [3, 32, 32], count: 12, " \
+    "classes: 4}}\n"                                                                       \
+    "model: {name: dlf_cnn}\n"                                                             \
+    "optim: {name: adamw, lr: 0.001}\n"                                                    \
+    "plan: {kernels: own, layout: channels_last, fuse: true}\n"                            \
     "train: {epochs: 2, eval_every: never}\n"
 
 // Trains with each setting (ended by NULL): all checkpoints have the first one's bits.
@@ -69,7 +69,7 @@ static uint64_t peak_with(const char *budget, const char *common)
     rung_context *context = training_context(&log);
     rung_config *config = training_config(
         context, DROPOUT,
-        (const char *const[]){setting, common, "train.epochs=1", "data.batch_size=6", NULL});
+        (const char *const[]){setting, common, "train.epochs=1", "data.batch_size=12", NULL});
     rung_trainer *trainer = NULL;
     rung_status status = rung_trainer_create(context, config, NULL, &trainer);
     if (status == RUNG_OK)

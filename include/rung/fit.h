@@ -5,6 +5,7 @@
 #define RUNG_FIT_H
 
 #include "rung/config.h"
+#include "rung/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,17 +13,22 @@ extern "C" {
 
 // Ways to spend less memory.
 typedef enum rung_fit_way {
-    RUNG_FIT_KEEP,  // float32, everything kept
+    RUNG_FIT_KEEP,  // everything kept
     RUNG_FIT_CHEAP, // memory.recompute auto, without a budget
     RUNG_FIT_LEAST, // the least memory that recomputation reaches
     RUNG_FIT_WAYS
 } rung_fit_way;
 
-// "float32", "recompute", "recompute most".
+// Precisions of activations: float32, and 16 bits (fp16 where the configuration says that, else
+// bf16: they take the same).
+enum { RUNG_FIT_PRECISIONS = 2 };
+
+// "keep", "recompute", "recompute most".
 RUNG_API const char *rung_fit_way_name(rung_fit_way way);
 
 typedef struct rung_fit_row {
     int64_t batch; // samples of a step
+    rung_dtype precision;
     rung_fit_way way;
     // Bytes of the device. `gradients` are those of parameters, of all shards; `statistics` what
     // shards keep until the end of a step.
@@ -42,11 +48,13 @@ typedef struct rung_fit {
     char model[64], device[32];
     int64_t batch; // the configuration's
     int threads;
-    uint64_t memory;    // limit
-    rung_fit_row *rows; // by batch, then way
+    uint64_t memory; // limit
+    rung_dtype precisions[RUNG_FIT_PRECISIONS];
+    rung_fit_row *rows; // by batch, then precision, then way
     int64_t count;
-    int64_t largest[RUNG_FIT_WAYS]; // batch that fits; 0: none does
-    double measured_seconds;        // that timing operators took
+    // Batch that fits, 0: none does. Where batches were given, of these.
+    int64_t largest[RUNG_FIT_PRECISIONS][RUNG_FIT_WAYS];
+    double measured_seconds; // that timing operators took
 } rung_fit;
 
 typedef struct rung_fit_options {

@@ -101,6 +101,7 @@ typedef struct rung_block_options {
     bool gate;      // also tell losses, the checksum of the state and the gradient's error
     double disturb; // relative size of a disturbance of the initial weights; 0: none
     uint64_t disturb_seed;
+    bool disturb_gradient; // with gate: also tell how far the disturbance moves the gradient
 } rung_block_options;
 
 // Runs one block in this process and gives what was measured as a JSON object, freed with free():

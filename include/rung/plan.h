@@ -37,6 +37,19 @@ typedef enum rung_recompute {
     RUNG_RECOMPUTE_LAYERS, // what the layers named give
 } rung_recompute;
 
+// How numbers of 16 bits are computed with.
+typedef enum rung_compute {
+    RUNG_COMPUTE_AUTO,    // native where the processor has it, else storage
+    RUNG_COMPUTE_NATIVE,  // by its own instructions for 16 bits, in the operators that it has them
+                          // for
+    RUNG_COMPUTE_STORAGE, // kept in 16 bits, computed with in float32
+} rung_compute;
+
+// Can this processor compute natively in that precision? If not, `why` (size bytes, may be NULL)
+// says what is missing.
+RUNG_API bool rung_compute_native(const rung_context *context, rung_dtype precision, char *why,
+                                  size_t size);
+
 typedef struct rung_dim_value {
     const char *symbol; // as given to rung_symbol
     int64_t value;
@@ -64,6 +77,11 @@ typedef struct rung_compile_options {
     bool winograd;       // 3x3 convolutions by Winograd: needs own kernels and channels last
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
     bool float64;        // everything in float64 by the reference kernels: slow, to check others by
+    // RUNG_BF16 or RUNG_F16: what convolutions, linear layers and matrix products take and give is
+    // kept in 16 bits, and what follows them, as PyTorch's autocast does it; parameters and their
+    // gradients, losses, reductions and statistics stay float32. Default: RUNG_F32, all of it.
+    rung_dtype precision;
+    rung_compute compute; // with 16 bits
     // Batch normalization in training takes the statistics of the batches of all ranks, which run
     // the plan at once: only a trainer of several ranks does that.
     bool synchronize;
@@ -79,7 +97,8 @@ typedef struct rung_compile_options {
 // Compiles a graph against a state (whose device it runs on). The caller owns the plan; graph,
 // state and arena are borrowed for its life.
 // Errors: the graph's first mistake; RUNG_INVALID for a batch below 1, a symbol without a value, an
-// unknown output, gradients without a loss; RUNG_MISMATCH when shapes do not fit at these sizes;
+// unknown output, gradients without a loss, a precision that is none; RUNG_UNSUPPORTED for native
+// compute that the processor does not have; RUNG_MISMATCH when shapes do not fit at these sizes;
 // RUNG_NOT_FOUND for a pattern that no layer matches; RUNG_NO_MEMORY, also where the plan takes
 // more than the budget and cannot do with less.
 RUNG_API rung_status rung_compile(const rung_graph *graph, rung_state *state,
@@ -98,6 +117,11 @@ RUNG_API rung_status rung_plan_bind(rung_plan *plan, const char *input, const vo
 
 // Numbers of a step that random operators are keyed by. Default: all zero.
 RUNG_API void rung_plan_set_step(rung_plan *plan, uint64_t seed, uint64_t step);
+
+// What the loss is multiplied by before backward, so that small gradients do not vanish in float16:
+// so are all gradients. Give the same number to rung_optimizer_step (rung_optimizer_update's
+// loss_scale), which divides by it before anything else; rung/loss_scale.h finds it. Default: 1.
+RUNG_API void rung_plan_set_loss_scale(rung_plan *plan, float scale);
 
 // Runs forward: all outputs are computed.
 RUNG_API rung_status rung_plan_forward(rung_plan *plan);

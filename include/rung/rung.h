@@ -15,6 +15,7 @@
 #include "rung/graph.h"
 #include "rung/image.h"
 #include "rung/ladder.h"
+#include "rung/loss_scale.h"
 #include "rung/models.h"
 #include "rung/nn.h"
 #include "rung/npy.h"

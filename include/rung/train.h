@@ -9,11 +9,15 @@
 // A run folder holds
 //   config.yaml      the resolved configuration
 //   environment.txt  machine, libraries, compiler
-//   metrics.jsonl    one object a line; metrics.csv, loss.svg, confusion.csv at the end
+//   metrics.jsonl    one object a line; metrics.csv, loss.svg, confusion.csv at the end, and with
+//   fp16
+//                    loss_scale.svg
 //   events.out.tfevents...
 //   memory.json      what a step holds at each of its operators, and whose; memory.svg
-//   trace.json       spans of the last steps, for Perfetto or chrome://tracing
-//   ranks/           of several ranks: the last calls of each; ranks.json: how their time was spent
+//   trace.json       spans of the last steps, of all ranks, for Perfetto or chrome://tracing
+//   ranks/           of several ranks: the last calls of each; ranks.json: how their time was
+//   spent,
+//                    and what became of each bucket of gradients
 //   checkpoints/     step-00000100/, ..., and the marks latest and best
 #ifndef RUNG_TRAIN_H
 #define RUNG_TRAIN_H
@@ -59,6 +63,8 @@ typedef struct rung_train_event {
     double train_loss;     // EVAL: mean of training since the last validation
     double lr;             // of the last step; NaN before it
     double grad_norm;      // of the last step that computed it; NaN: none did
+    double loss_scale;     // with fp16: of the next step; else 0
+    int64_t skipped;       // steps that fp16 has left out since the start
     double samples_per_s;  // over the window without validation and checkpoints; EVAL: validated
     double seconds, remaining;  // since fit began; estimate until the end
     double ms[RUNG_TIME_PARTS]; // STEP, PROGRESS, EPOCH: mean per step, validation and checkpoints

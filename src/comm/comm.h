@@ -160,7 +160,7 @@ rung_status rungi_comm_progress(rungi_comm *comm);
 // NULL.
 typedef struct rungi_comm_times {
     int64_t started, ended; // nanoseconds of the context's clock; ended: when the result was there
-    int64_t met;            // when all ranks were seen to have come
+    int64_t met;            // when all ranks were seen to have come; started: not known
     uint64_t bytes;
 } rungi_comm_times;
 rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call,
@@ -172,7 +172,8 @@ bool rungi_comm_done(rungi_comm *comm, const rungi_comm_call *call);
 int64_t rungi_comm_now(const rungi_comm *comm);
 
 // Since creation: bytes that this rank read from other ranks' memory and wrote to it, or sent and
-// received; nanoseconds that it waited for the end of calls in which all ranks were there already.
+// received; nanoseconds that calls kept it from its work, but for waiting for others: its share of
+// them (between machines: not counted) and the injected link.
 uint64_t rungi_comm_moved(const rungi_comm *comm);
 int64_t rungi_comm_link_time(const rungi_comm *comm);
 

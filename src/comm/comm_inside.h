@@ -25,6 +25,8 @@ struct rungi_comm_call {
     rungi_comm_progress_state state;
     int64_t started, ended; // clock; ended: when it is done, from LANDED on
     int64_t met;            // clock: when all ranks were seen to be there; 0: not known
+    int64_t worked;         // clock: when this rank's own share was done; 0: not known
+    int64_t landed;         // clock: when the result was there, before the injected delay
     // What the transport does for it, and the rank it comes from: as in `what` at the start.
     rungi_comm_kind act;
     int root;
@@ -114,8 +116,11 @@ rung_status rungi_comm_break(rungi_comm *comm, rung_status status, const char *f
 // Takes over the failure that was told; returns its status.
 rung_status rungi_comm_adopt(rungi_comm *comm);
 
-// All ranks are there for the call.
+// All ranks are there for the call. Not noted where there is little data, for which looking at the
+// clock takes too long.
 void rungi_comm_met(const rungi_comm *comm, rungi_comm_call *call);
+// This rank has done its share of it.
+void rungi_comm_worked(const rungi_comm *comm, rungi_comm_call *call);
 
 // Runs a call to its end: enter, wait, free. `call` is a description; what the transport wrote
 // comes back through its pointers.

@@ -151,8 +151,12 @@ rung_status rungi_comm_mpi_create(const rungi_comm_mpi_options *options, rungi_c
     if (launch.launched && rungi_board_enter(&launch, &board) != RUNG_OK)
         board = NULL; // then nobody can be named
     rung_status status = creation_start(&own, threads, &c);
-    if (status == RUNG_OK)
+    if (status == RUNG_OK) {
         status = creation_wait(c, &launch, board);
+    } else {
+        rungi_board_fail(board);
+        rungi_fail_prefix("rank %d", launch.rank * threads);
+    }
     rungi_board_close(&board, true);
     RUNG_TRY(status); // the thread hangs in MPI, and has what it needs
     status = rungi_thread_join(&c->thread);

@@ -35,7 +35,7 @@ static void leave_active(rungi_comm *comm, const rungi_comm_call *call)
 static void land(rungi_comm *comm, rungi_comm_call *call)
 {
     if (call->ended == 0) {
-        call->ended = now_of(comm);
+        call->ended = call->landed = now_of(comm);
         double delay = (double)comm->delay + comm->delay_byte * (double)call->what.bytes;
         if (delay > 0) {
             int64_t from = comm->link_free > call->ended ? comm->link_free : call->ended;
@@ -193,18 +193,32 @@ static rung_status pause_wait(rungi_comm *comm, const rungi_comm_call *call, wai
     return look(comm, call, w);
 }
 
+enum { LARGE = 1 << 16 }; // bytes from which on a call looks at the clock in between
+
 void rungi_comm_met(const rungi_comm *comm, rungi_comm_call *call)
 {
-    if (!call->met)
+    if (!call->met && call->what.bytes >= LARGE)
         call->met = now_of(comm);
 }
 
-// Adds what the rank waited since `from` for a call that is done, with all ranks there.
+void rungi_comm_worked(const rungi_comm *comm, rungi_comm_call *call)
+{
+    if (call->what.bytes >= LARGE)
+        call->worked = now_of(comm);
+}
+
+static int64_t since(int64_t begin, int64_t from, int64_t end)
+{
+    begin = begin > from ? begin : from;
+    return end > begin ? end - begin : 0;
+}
+
+// Adds what a call that is done took this rank since `from`, but for waiting for others.
 static void count_link(rungi_comm *comm, const rungi_comm_call *call, int64_t from)
 {
-    int64_t begin = call->met > from ? call->met : from;
-    if (call->met && call->ended > begin)
-        comm->link_time += call->ended - begin;
+    if (call->met)
+        comm->link_time += since(call->met, from, call->worked);
+    comm->link_time += since(call->landed, from, call->ended);
 }
 
 rung_status rungi_comm_call_wait(rungi_comm *comm, rungi_comm_call *call)
@@ -350,7 +364,8 @@ rung_status rungi_comm_finish(rungi_comm *comm, rungi_comm_call **call, rungi_co
     if (status == RUNG_OK)
         count_link(comm, own, from);
     if (status == RUNG_OK && times_out)
-        *times_out = (rungi_comm_times){own->started, own->ended, own->met, own->what.bytes};
+        *times_out = (rungi_comm_times){own->started, own->ended,
+                                        own->met ? own->met : own->started, own->what.bytes};
     own->state = RUNGI_COMM_FREE;
     return status;
 }

@@ -66,6 +66,7 @@ typedef struct entry {
     rungi_word pid;   // 0: has not come
     rungi_word began; // of the process, in ticks since boot
     rungi_word named; // the rank for whose death it gives up, + 1; 0: none
+    rungi_word left;  // it waits no more
 } entry;
 
 struct rungi_board {
@@ -102,10 +103,10 @@ static const char *fallen(const entry *e)
 {
     int64_t pid = (int64_t)atomic_load(&e->pid);
     char state;
-    if (!pid)
+    if (!pid || atomic_load(&e->left))
         return NULL;
-    bool same = rungi_process_began(pid, &state) == (int64_t)atomic_load(&e->began);
-    if (!same || state == 'Z' || state == 'X')
+    int64_t began = rungi_process_began(pid, &state);
+    if ((began >= 0 && began != (int64_t)atomic_load(&e->began)) || state == 'Z' || state == 'X')
         return RUNGI_BOARD_DIED;
     return state == 'T' || state == 't' ? RUNGI_BOARD_STOPPED : NULL;
 }
@@ -135,10 +136,17 @@ rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_ou
             atomic_store(&b->entries[r].pid, 0), atomic_store(&b->entries[r].named, 0);
     entry *own = &b->entries[launch->rank];
     atomic_store(&own->named, 0);
+    atomic_store(&own->left, 0);
     atomic_store(&own->began, (uint64_t)rungi_process_began(getpid(), NULL));
     atomic_store(&own->pid, (uint64_t)getpid());
     *board_out = b;
     return RUNG_OK;
+}
+
+void rungi_board_fail(rungi_board *b)
+{
+    if (b)
+        atomic_store(&b->entries[b->launch.rank].named, (uint64_t)b->launch.rank + 1);
 }
 
 void rungi_board_close(rungi_board **board, bool remove)
@@ -146,11 +154,53 @@ void rungi_board_close(rungi_board **board, bool remove)
     rungi_board *b = *board;
     if (!b)
         return;
+    atomic_store(&b->entries[b->launch.rank].left, 1);
     if (remove)
         unlink(b->path);
     munmap(b->entries, b->bytes);
     free(b);
     *board = NULL;
+}
+
+// The rank of a process, by the variables that it was started with; -1: none.
+static int rank_of_process(long pid)
+{
+    char path[64], text[1 << 14];
+    int rank = -1;
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[size > 0 ? size : 0] = 0;
+    for (const char *at = text; at < text + size; at += strlen(at) + 1)
+        for (int i = 0; i < 3; i++) {
+            size_t length = strlen(launchers[i].rank);
+            if (strncmp(at, launchers[i].rank, length) == 0 && at[length] == '=')
+                rank = atoi(at + length + 1);
+        }
+    return rank;
+}
+
+// A rank that has not come, because its process, which the same launcher started, is stopped; -1:
+// none.
+static int stopped_before(const rungi_board *b)
+{
+    char path[64];
+    int found = -1;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getppid(), (int)getppid());
+    FILE *file = fopen(path, "re");
+    for (long pid; file && found < 0 && fscanf(file, "%ld", &pid) == 1;) {
+        char state;
+        if (rungi_process_began(pid, &state) <= 0 || (state != 'T' && state != 't'))
+            continue;
+        int rank = rank_of_process(pid);
+        if (rank >= 0 && rank < b->launch.size && !atomic_load(&b->entries[rank].pid))
+            found = rank;
+    }
+    if (file)
+        fclose(file);
+    return found;
 }
 
 int rungi_board_fallen(rungi_board *b, const char **why)
@@ -165,6 +215,10 @@ int rungi_board_fallen(rungi_board *b, const char **why)
         *why = r == b->launch.rank ? NULL : fallen(&b->entries[r]);
         if (*why)
             found = r;
+    }
+    if (found < 0) {
+        found = stopped_before(b);
+        *why = RUNGI_BOARD_STOPPED;
     }
     if (found >= 0 && strcmp(*why, RUNGI_BOARD_DIED) == 0)
         atomic_store(&b->entries[b->launch.rank].named, (uint64_t)found + 1);

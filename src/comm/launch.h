@@ -29,6 +29,8 @@ typedef struct rungi_board rungi_board;
 // Opens the board of this machine's processes and enters this one. The board is a file in memory
 // that the first one makes. Errors: RUNG_IO.
 rung_status rungi_board_enter(const rungi_launch *launch, rungi_board **board_out);
+// This process gives up for a reason of its own: the others are told that it has died.
+void rungi_board_fail(rungi_board *board);
 // Takes the file away, when all have met, or nobody waits any more; and forgets the board.
 void rungi_board_close(rungi_board **board, bool remove);
 

@@ -108,18 +108,25 @@ void rungi_recorder_get_text(const rungi_word *words, size_t size, char *out)
     out[size - 1] = 0;
 }
 
+// Without memory of its own: a process that is out of memory must not take the others for dead.
 int64_t rungi_process_began(int64_t pid, char *state_out)
 {
-    char path[64], *text;
-    size_t size;
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    char text[1024];
+    snprintf(text, sizeof text, "/proc/%lld/stat", (long long)pid);
     if (state_out)
         *state_out = 'X';
-    rung_error kept = *rung_error_last();
-    if (rungi_fs_read(path, 4096, &text, &size) != RUNG_OK) {
-        rungi_fail_adopt(&kept); // a process that is gone is no failure here
-        return 0;
+    int file = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    if (file < 0 && errno != ENOENT && errno != ESRCH) {
+        if (state_out)
+            *state_out = '?';
+        return -1;
     }
+    if (size <= 0)
+        return 0;
+    text[size] = 0;
     long long began = 0;
     const char *at = strrchr(text, ')'); // behind the name, which may hold anything
     if (at && at[1] == ' ' && at[2]) {
@@ -130,7 +137,6 @@ int64_t rungi_process_began(int64_t pid, char *state_out)
             at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
         began = at ? atoll(at) : 0;
     }
-    free(text);
     return began;
 }
 

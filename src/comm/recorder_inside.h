@@ -57,8 +57,8 @@ static inline const rungi_word *recorder_entry(const rungi_word *words, uint64_t
 void rungi_recorder_put_text(rungi_word *words, size_t size, const char *text);
 void rungi_recorder_get_text(const rungi_word *words, size_t size, char *out);
 
-// Ticks since boot at which a process began; 0 when it is gone. `state_out` (may be NULL): its
-// letter in /proc, such as R, S, T (stopped) or Z (ended).
+// Ticks since boot at which a process began; 0 when it is gone, -1 when that cannot be told.
+// `state_out` (may be NULL): its letter in /proc, such as R, S, T (stopped) or Z (ended).
 int64_t rungi_process_began(int64_t pid, char *state_out);
 
 #endif

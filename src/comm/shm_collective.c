@@ -341,6 +341,7 @@ static rung_status do_round(rungi_comm *comm, rungi_shm *shm, rungi_comm_call *c
     if (!rungi_shm_work_begin(shm))
         return rungi_comm_adopt(comm);
     work(comm, shm, call);
+    rungi_comm_worked(comm, call);
     rungi_shm_work_end(shm);
     reach(shm, call, call->step + 1);
     return RUNG_OK;

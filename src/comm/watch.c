@@ -62,8 +62,8 @@ static void look_at(rungi_watch *w, int index, int64_t now)
     int64_t pid = (int64_t)recorder_get(&words[RECORDER_PID]);
     char state;
     int64_t began = rungi_process_began(pid, &state);
-    bool ended =
-        began != (int64_t)recorder_get(&words[RECORDER_BEGAN]) || state == 'Z' || state == 'X';
+    bool other_process = began >= 0 && began != (int64_t)recorder_get(&words[RECORDER_BEGAN]);
+    bool ended = other_process || state == 'Z' || state == 'X';
     if (ended && !rungi_shm_left(w->shm, index))
         tell(w, index, "has died", pid);
     else if ((state == 'T' || state == 't') && now - other->since >= w->stall)

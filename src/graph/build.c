@@ -6,17 +6,20 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "ops/cast/cast.h"
+#include "tensor/half.h"
 
 typedef struct builder {
     rung_plan *p;
     const rung_graph *g;
-    rungi_type *types;               // by value
-    rungi_layout *value_layout;      // by value
-    rungi_layout *node_layout;       // by node
-    bool *node_live;                 // by node: something wanted depends on it
-    bool *wants_grad;                // by value: a trainable parameter lies behind it
-    bool *reaches_loss;              // by value
-    int (*tensor)[4];                // by value and layout; -1
+    rungi_type *types;          // by value
+    rungi_layout *value_layout; // by value
+    rungi_layout *node_layout;  // by node
+    bool *node_live;            // by node: something wanted depends on it
+    bool *wants_grad;           // by value: a trainable parameter lies behind it
+    bool *reaches_loss;         // by value
+    // By value and layout, -1: in its own dtype, and cast to another one.
+    int (*tensor)[2][4];
     int *grad;                       // by value: its gradient so far, in the value's own layout; -1
     int *first_use;                  // accumulate: by value, the first node that takes it
     const rungi_operand **in, **out; // by node: forward operands
@@ -68,16 +71,20 @@ static rungi_operand operand_of(const builder *b, int tensor)
     return tensor < 0 ? absent() : b->p->tensors.data[tensor].operand;
 }
 
-static int new_tensor(builder *b, int value, rungi_layout layout, bool is_grad)
+static int new_tensor_of(builder *b, int value, rung_dtype dtype, rungi_layout layout, bool is_grad)
 {
     rungi_tensor t = {.kind = RUNGI_TENSOR_ARENA, .value = value, .is_grad = is_grad};
-    t.operand = (rungi_operand){
-        .dtype = b->types[value].dtype, .layout = layout, .shape = b->types[value].shape};
+    t.operand = (rungi_operand){.dtype = dtype, .layout = layout, .shape = b->types[value].shape};
     if (is_grad && !rung_dtype_is_float(t.operand.dtype))
         t.operand.dtype = RUNG_F32;
     int index = rungi_plan_tensor(b->p, &t);
     b->failed |= index < 0;
     return index;
+}
+
+static int new_tensor(builder *b, int value, rungi_layout layout, bool is_grad)
+{
+    return new_tensor_of(b, value, b->types[value].dtype, layout, is_grad);
 }
 
 static rungi_operand *operands(builder *b, int count)
@@ -98,11 +105,13 @@ static void add_step(builder *b, const rungi_query *q)
     step.q.threads = b->p->options.threads;
     step.q.isa = rung_context_isa(rung_device_context(b->p->device));
     step.q.winograd = b->p->options.winograd;
+    step.q.native = b->p->options.compute == RUNG_COMPUTE_NATIVE;
     step.q.key = b->g->nodes.data[q->node].key;
     b->failed |= !rungi_array_push(&b->p->steps, step);
 }
 
-// A step of an operator that the planner itself puts in: `add` (two inputs) or `reorder` (one).
+// A step of an operator that the planner itself puts in: `add` (two inputs), `reorder` or `cast`
+// (one).
 static void add_helper(builder *b, const char *name, int node, int in0, int in1, int out)
 {
     int n_in = in1 < 0 ? 1 : 2;
@@ -115,6 +124,8 @@ static void add_helper(builder *b, const char *name, int node, int in0, int in1,
     list[n_in] = operand_of(b, out);
     const rungi_op *op = rungi_op_find(name);
     void *attr = rungi_plan_block(b->p, op->attr_size);
+    if (attr && op == &rungi_op_cast)
+        ((rungi_cast_attr *)attr)->to = list[n_in].dtype;
     add_step(b, &(rungi_query){.op = op,
                                .attr = attr,
                                .node = node,
@@ -203,20 +214,20 @@ static int tensor_in(builder *b, int node, int value, rungi_layout layout)
 {
     if (!value)
         return -1;
-    int *slot = &b->tensor[value][layout];
+    int *slot = &b->tensor[value][0][layout];
     if (*slot >= 0)
         return *slot;
     rungi_layout own = b->value_layout[value];
-    if (b->tensor[value][own] < 0) { // a leaf seen for the first time
+    if (b->tensor[value][0][own] < 0) { // a leaf seen for the first time
         int leaf = new_tensor(b, value, own, false);
         if (leaf < 0)
             return -1;
         b->p->tensors.data[leaf].kind = tensor_kind(b->g->values.data[value].kind);
-        b->tensor[value][own] = leaf;
+        b->tensor[value][0][own] = leaf;
         if (own == layout)
             return leaf;
     }
-    int from = b->tensor[value][own];
+    int from = b->tensor[value][0][own];
     if (same_bytes(&b->types[value].shape, own, layout)) {
         rungi_operand seen = operand_of(b, from);
         seen.layout = layout;
@@ -226,6 +237,20 @@ static int tensor_in(builder *b, int node, int value, rungi_layout layout)
         *slot = new_tensor(b, value, layout, false);
         add_helper(b, "reorder", node, from, -1, *slot);
     }
+    return *slot;
+}
+
+// The same in a dtype: puts in a cast where it is kept in another one.
+static int tensor_as(builder *b, int node, int value, rungi_layout layout, rung_dtype dtype)
+{
+    if (!value || dtype == b->types[value].dtype)
+        return tensor_in(b, node, value, layout);
+    int *slot = &b->tensor[value][1][layout],
+        from = *slot < 0 ? tensor_in(b, node, value, layout) : -1;
+    if (from < 0)
+        return *slot;
+    *slot = new_tensor_of(b, value, dtype, layout, false);
+    add_helper(b, "cast", node, from, -1, *slot);
     return *slot;
 }
 
@@ -269,7 +294,7 @@ static void forward_alias(builder *b, size_t k, int in)
         return;
     }
     b->p->tensors.data[tensor].value = value;
-    b->tensor[value][seen.layout] = tensor;
+    b->tensor[value][0][seen.layout] = tensor;
 }
 
 static void forward_node(builder *b, size_t k)
@@ -282,10 +307,12 @@ static void forward_node(builder *b, size_t k)
     b->in[k] = in;
     b->out[k] = out;
     for (int i = 0; i < node->n_in; i++)
-        in[i] = operand_of(b, tensor_in(b, (int)k, node->in[i], input_layout(b, k, i)));
+        in[i] =
+            operand_of(b, tensor_as(b, (int)k, node->in[i], input_layout(b, k, i),
+                                    rungi_plan_takes(b->p, node, i, b->types[node->in[i]].dtype)));
     if (is_alias(b, node)) {
         forward_alias(b, k, in[0].buffer);
-        out[0] = operand_of(b, b->tensor[node->out[0]][b->value_layout[node->out[0]]]);
+        out[0] = operand_of(b, b->tensor[node->out[0]][0][b->value_layout[node->out[0]]]);
         return;
     }
     bool training = runs_in_training(b, node);
@@ -297,8 +324,8 @@ static void forward_node(builder *b, size_t k)
             continue;
         int value = node->out[i];
         rungi_layout layout = b->value_layout[value];
-        b->tensor[value][layout] = new_tensor(b, value, layout, false);
-        out[i] = operand_of(b, b->tensor[value][layout]);
+        b->tensor[value][0][layout] = new_tensor(b, value, layout, false);
+        out[i] = operand_of(b, b->tensor[value][0][layout]);
         if (hidden && training && node->op->finish && !b->failed)
             b->p->tensors.data[out[i].buffer].kind = RUNGI_TENSOR_KEPT;
     }
@@ -417,7 +444,7 @@ static bool wanted(const builder *b, const rungi_node *node, int i)
 static bool passes_through(const builder *b, size_t k, const rungi_pass *pass, int i)
 {
     const rungi_node *node = &b->g->nodes.data[k];
-    return pass->identity == i + 1 &&
+    return pass->identity == i + 1 && b->types[node->in[i]].dtype == b->types[node->out[0]].dtype &&
            rung_shape_equal(&b->types[node->in[i]].shape, &b->types[node->out[0]].shape);
 }
 
@@ -542,7 +569,7 @@ static void build_backward(builder *b)
         rungi_tensor seed = {.kind = RUNGI_TENSOR_CONST, .value = b->g->loss, .is_grad = true};
         seed.operand.dtype = RUNG_F32;
         seed.fill = 1;
-        b->grad[b->g->loss] = rungi_plan_tensor(b->p, &seed);
+        b->p->seed = b->grad[b->g->loss] = rungi_plan_tensor(b->p, &seed);
     }
     for (size_t i = 0; i < b->g->outputs.count && !b->failed; i++)
         if (b->g->outputs.data[i].seeded && output_wanted(b->p, b->g->outputs.data[i].name))
@@ -585,13 +612,20 @@ static bool allocate(builder *b)
         return false;
     for (size_t i = 0; i < values; i++) {
         b->grad[i] = p->input_grad[i] = -1;
-        for (int l = 0; l < 4; l++)
-            b->tensor[i][l] = -1;
+        for (int l = 0; l < 8; l++)
+            b->tensor[i][l / 4][l % 4] = -1;
     }
     return true;
 }
 
-// Names outputs: an output kept in another layout is wanted plain.
+// The dtype in which callers see a value.
+static rung_dtype seen_as(const builder *b, int value)
+{
+    rung_dtype own = b->types[value].dtype;
+    return rungi_dtype_is_half(own) ? b->g->values.data[value].dtype : own;
+}
+
+// Names outputs: an output kept in another layout or precision is wanted plain, as declared.
 static void keep_outputs(builder *b)
 {
     for (size_t i = 0; i < b->g->outputs.count && !b->failed; i++) {
@@ -599,7 +633,8 @@ static void keep_outputs(builder *b)
             continue;
         int value = b->g->outputs.data[i].value;
         const rungi_value *v = &b->g->values.data[value];
-        int tensor = tensor_in(b, v->kind == RUNGI_VALUE_NODE ? v->node : 0, value, RUNGI_PLAIN);
+        int tensor = tensor_as(b, v->kind == RUNGI_VALUE_NODE ? v->node : 0, value, RUNGI_PLAIN,
+                               seen_as(b, value));
         if (tensor >= 0)
             b->p->tensors.data[b->p->tensors.data[tensor].root].keep = true;
     }
@@ -613,6 +648,7 @@ rung_status rungi_plan_build(rung_plan *p)
     for (size_t i = 0; p->options.float64 && i < p->graph->values.count; i++)
         if (b.types[i].dtype == RUNG_F32)
             b.types[i].dtype = RUNG_F64;
+    rungi_plan_autocast(p, b.types);
     RUNG_TRY(rungi_plan_layouts(p, b.types, b.value_layout, b.node_layout));
     mark_live(&b);
     if (p->options.gradients)
@@ -625,7 +661,7 @@ rung_status rungi_plan_build(rung_plan *p)
     if (p->options.gradients)
         build_backward(&b);
     for (size_t i = 0; i < b.g->values.count; i++)
-        p->value_tensor[i] = b.tensor[i][RUNGI_PLAIN];
+        p->value_tensor[i] = b.tensor[i][seen_as(&b, (int)i) != b.types[i].dtype][RUNGI_PLAIN];
     RUNG_CHECK(!b.failed, RUNG_NO_MEMORY, "no memory for a plan");
     return RUNG_OK;
 }

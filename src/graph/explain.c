@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "ops/halves.h"
 
 static void add_operands(rungi_string *out, const rungi_operand *list, int n)
 {
@@ -66,6 +67,11 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     add_places(p, out, forward ? q->out : q->gin, forward ? q->n_out : q->n_in);
     if (s->setup.workspace)
         rungi_string_add(out, " workspace %zu", s->setup.workspace);
+    if (q->halves)
+        rungi_string_add(out, "\n        in float32, around operands of 16 bits");
+    if (q->halves && q->halves->cut != RUNGI_HALVES_WHOLE)
+        rungi_string_add(out, ", %lld %s at a time", (long long)q->halves->part,
+                         q->halves->cut == RUNGI_HALVES_SAMPLES ? "samples" : "outputs");
     if (s->updates >= 0)
         rungi_string_add(out, "\n        updates %s itself, unless its gradient is wanted",
                          p->graph->values.data[p->tensors.data[s->updates].value].name);
@@ -121,16 +127,20 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     rungi_string out = {0};
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
     static const char *const kernels[] = {"own", "library", "reference"};
-    rungi_string_add(&out,
-                     "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-                     "%s%s%s\n",
-                     (long long)plan->options.batch,
-                     plan->options.training ? "training" : "evaluation",
-                     plan->options.gradients ? " with gradients" : "", plan->options.threads,
-                     layouts[plan->options.layout], kernels[plan->options.kernels],
-                     plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
-                     plan->options.fuse_optimizer ? ", fuse_optimizer on" : "",
-                     plan->options.accumulate ? ", adds to the gradients" : "");
+    static const char *const computes[] = {"auto", "native", "storage"};
+    bool halves = plan->options.precision != RUNG_F32;
+    rungi_string_add(
+        &out,
+        "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
+        "%s%s%s%s%s%s%s\n",
+        (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
+        plan->options.gradients ? " with gradients" : "", plan->options.threads,
+        layouts[plan->options.layout], kernels[plan->options.kernels],
+        plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
+        plan->options.fuse_optimizer ? ", fuse_optimizer on" : "", halves ? ", precision " : "",
+        halves ? rung_dtype_name(plan->options.precision) : "", halves ? ", compute " : "",
+        halves ? computes[plan->options.compute] : "",
+        plan->options.accumulate ? ", adds to the gradients" : "");
     add_memory(plan, &out);
     for (size_t i = 0; i < plan->steps.count; i++) {
         if (i == 0 || (int)i == plan->n_forward)

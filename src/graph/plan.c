@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tensor/half.h"
 
 static void visit(const rungi_operand *list, int n, bool write, rungi_operand_fn fn, void *user)
 {
@@ -64,9 +65,30 @@ static rung_status check_outputs(const rung_graph *g, const rung_compile_options
     return RUNG_OK;
 }
 
+// Sets `compute` to what it comes to.
+static rung_status resolve_precision(rung_plan *p)
+{
+    rung_compile_options *o = &p->options;
+    char why[96];
+    RUNG_CHECK(o->precision == RUNG_F32 || rungi_dtype_is_half(o->precision), RUNG_INVALID,
+               "plans are of float32, bf16 or f16, not of %s", rung_dtype_name(o->precision));
+    for (size_t i = 0; o->precision != RUNG_F32 && i < p->graph->outputs.count; i++)
+        RUNG_CHECK(!p->graph->outputs.data[i].seeded, RUNG_UNSUPPORTED,
+                   "parts of a graph are planned in float32 only");
+    bool native =
+        rung_compute_native(rung_device_context(p->device), o->precision, why, sizeof why);
+    RUNG_CHECK(o->precision == RUNG_F32 || o->compute != RUNG_COMPUTE_NATIVE || native,
+               RUNG_UNSUPPORTED, "%s: native compute is not available: %s",
+               rung_dtype_name(o->precision), why);
+    if (o->compute == RUNG_COMPUTE_AUTO)
+        o->compute = native ? RUNG_COMPUTE_NATIVE : RUNG_COMPUTE_STORAGE;
+    return RUNG_OK;
+}
+
 static rung_status compile(rung_plan *p, const rung_compile_options *options)
 {
     RUNG_TRY(rung_graph_check(p->graph));
+    RUNG_TRY(resolve_precision(p));
     RUNG_TRY(resolve_symbols(p, options));
     RUNG_TRY(check_outputs(p->graph, options));
     RUNG_CHECK(!options->accumulate || !options->float64, RUNG_INVALID,
@@ -102,10 +124,13 @@ rung_status rung_compile(const rung_graph *graph, rung_state *state,
     p->state = state;
     p->device = state->device;
     p->options = *options;
+    p->seed = -1;
     if (p->options.threads <= 0)
         p->options.threads = rung_device_threads(p->device);
-    if (p->options.float64)
+    if (p->options.float64) {
         p->options.kernels = RUNG_KERNELS_REFERENCE;
+        p->options.precision = RUNG_F32;
+    }
     rung_status status = compile(p, options);
     if (status != RUNG_OK) {
         rung_plan_destroy(&p);
@@ -155,6 +180,18 @@ rung_status rung_plan_bind(rung_plan *plan, const char *input, const void *data)
     if (tensor >= 0)
         rungi_instance_bind(plan->instance, tensor, data);
     return RUNG_OK;
+}
+
+void rungi_instance_set_loss_scale(rungi_instance *instance, float scale)
+{
+    int seed = instance->plan->seed;
+    if (seed >= 0)
+        *(float *)instance->ptr[seed] = scale;
+}
+
+void rung_plan_set_loss_scale(rung_plan *plan, float scale)
+{
+    rungi_instance_set_loss_scale(plan->instance, scale);
 }
 
 void rung_plan_set_step(rung_plan *plan, uint64_t seed, uint64_t step)

@@ -3,6 +3,7 @@
 //
 // rung_compile goes through these stages, one file each:
 //   build.c            live nodes and values, layouts -> tensors and steps, forward and backward
+//   passes/autocast.c  which values are kept in 16 bits
 //   passes/layout.c    which layout each image is kept in
 //   passes/fuse.c      elementwise operators into the step before
 //   passes/fuse_backward.c  their backward into the step that follows
@@ -68,7 +69,8 @@ struct rung_plan {
     RUNGI_ARRAY(rungi_tensor) tensors;
     RUNGI_ARRAY(rungi_step) steps;
     int n_forward;     // steps before this one are forward
-    int *value_tensor; // value id -> tensor that holds it in its own layout, or -1
+    int *value_tensor; // value id -> tensor that holds it plain and as declared, or -1
+    int seed;          // tensor of the gradient that backward begins with, or -1
     int *input_grad;   // value id of an input -> its gradient, if that is wanted and made, or -1
     size_t arena_bytes, lower_bound;
     int peak_step;              // during which lower_bound bytes live
@@ -99,6 +101,10 @@ int rungi_plan_tensor(rung_plan *p, const rungi_tensor *tensor);
 int rungi_plan_alias(rung_plan *p, int root, const rungi_operand *operand);
 
 rung_status rungi_plan_build(rung_plan *p);
+// Which values are kept in 16 bits: changes their types. And the dtype in which a node takes its
+// input i, which is kept in `dtype`.
+void rungi_plan_autocast(const rung_plan *p, rungi_type *types);
+rung_dtype rungi_plan_takes(const rung_plan *p, const rungi_node *node, int i, rung_dtype dtype);
 // Chooses the layout of every value and node: arrays by value id and node index.
 rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
                                rungi_layout *value_layout, rungi_layout *node_layout);
@@ -167,6 +173,8 @@ void rungi_instance_place_kept(rungi_instance *instance, void *kept);
 int rungi_plan_input(const rung_plan *plan, const char *name);
 void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data);
 
+// What the gradient that backward begins with is: 1, or the scale of the loss.
+void rungi_instance_set_loss_scale(rungi_instance *instance, float scale);
 // The tensor that the gradient of a seeded output (rungi_output) is read from, to be bound with
 // rungi_instance_bind before backward: contiguous and plain, in the plan's dtype of that value.
 // -1: this plan reads none.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/plan.h"
 #include "graph/tune.h"
+#include "ops/halves.h"
 #include "ops/threads.h"
 
 rungi_policy rungi_plan_policy(const rung_plan *p)
@@ -26,23 +27,54 @@ static rung_status add_workspace(rung_plan *p, rungi_step *step)
     return RUNG_OK;
 }
 
+// The fastest of the kernels that can do the step, measured; *kernel stays when there is no choice.
+static rung_status tune(rung_plan *p, const rungi_step *step, struct rungi_halves *halves,
+                        const rungi_kernel **kernel)
+{
+    rung_context *context = rung_device_context(p->device);
+    rungi_device_kind kind = p->device->backend->kind;
+    rungi_halves_query within = {.q = step->q};
+    const rungi_kernel *fastest;
+    if (halves->kernel)
+        RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves, halves->part));
+    rung_status status = rungi_tuning_choose(p->options.tuning, context, &within.q, kind, &fastest);
+    rungi_halves_query_fini(&within);
+    RUNG_TRY(status);
+    *kernel = fastest ? fastest : *kernel;
+    halves->kernel = halves->kernel ? *kernel : NULL;
+    return RUNG_OK;
+}
+
+// Where the kernel is one of float32 and the step has operands of 16 bits: what goes between.
+static rung_status wrap(rung_plan *p, rungi_step *step, const struct rungi_halves *halves)
+{
+    if (!halves->kernel)
+        return RUNG_OK;
+    struct rungi_halves *how = rungi_plan_block(p, sizeof *how);
+    rungi_kernel *kernel = rungi_plan_block(p, sizeof *kernel);
+    RUNG_CHECK(how && kernel, RUNG_NO_MEMORY, "no memory for a plan");
+    *how = *halves;
+    *kernel = rungi_halves_kernel(halves);
+    step->q.halves = how;
+    step->kernel = kernel;
+    return RUNG_OK;
+}
+
 static rung_status select_step(rung_plan *p, rungi_step *step)
 {
     const char *layer = p->graph->nodes.data[step->q.node].name;
     if (step->q.op->check && step->q.op->check(&step->q) != RUNG_OK)
         return rungi_fail_prefix("layer %s", layer);
     rungi_string log = {0};
-    step->kernel =
-        rungi_kernel_choose(&step->q, p->device->backend->kind, rungi_plan_policy(p), &log);
+    struct rungi_halves halves;
+    step->kernel = rungi_halves_choose(&step->q, p->device->backend->kind, rungi_plan_policy(p),
+                                       &log, &halves);
     step->refusals = log.data;
-    if (p->options.tuning && step->kernel) {
-        const rungi_kernel *fastest;
-        RUNG_TRY(rungi_tuning_choose(p->options.tuning, rung_device_context(p->device), &step->q,
-                                     p->device->backend->kind, &fastest));
-        step->kernel = fastest ? fastest : step->kernel;
-    }
+    if (p->options.tuning && step->kernel)
+        RUNG_TRY(tune(p, step, &halves, &step->kernel));
     RUNG_CHECK(step->kernel, RUNG_UNSUPPORTED, "layer %s: no kernel of %s for %s can run here (%s)",
                layer, step->q.op->name, rungi_query_pass(&step->q)->name, rungi_string_text(&log));
+    RUNG_TRY(wrap(p, step, &halves));
     if (step->kernel->create && step->kernel->create(&step->q, &step->setup) != RUNG_OK)
         return rungi_fail_prefix("layer %s (%s)", layer, step->kernel->name);
     return add_workspace(p, step);

@@ -296,7 +296,7 @@ static rung_status fill_hidden(bench *b, rung_context *context, const rungi_quer
     const rungi_kernel *const *list = rungi_query_kernels(&forward, kind);
     rungi_reason why;
     int64_t ns;
-    while (*list && (*list)->can_run && !(*list)->can_run(&forward, &why))
+    while (*list && !rungi_kernel_can_run(*list, &forward, &why))
         list++;
     if (status == RUNG_OK && *list)
         status = time_kernel(b, context, &forward, *list, &ns);
@@ -312,8 +312,7 @@ static int list_candidates(const rungi_query *q, rungi_device_kind kind,
     int n = 0;
     for (int i = 0; list[i] && n < CANDIDATES; i++) {
         rungi_reason why;
-        if (list[i]->kind != RUNGI_REFERENCE && (!q->n_fused || list[i]->fuses) &&
-            (!list[i]->can_run || list[i]->can_run(q, &why)))
+        if (list[i]->kind != RUNGI_REFERENCE && rungi_kernel_can_run(list[i], q, &why))
             out[n++] = list[i];
     }
     return n;

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/philox.h"
 #include "ladder/gradient_check.h"
 #include "measure/ceilings.h"
 #include "measure/resident.h"
@@ -28,7 +27,7 @@ typedef struct block {
     int64_t measured, samples;
     int64_t began, ended;
     double round_trip[2]; // seconds, before and after
-    double gradient_error;
+    rungi_gradient_error gradient;
 } block;
 
 static rung_status one_step(block *b)
@@ -50,16 +49,6 @@ static rung_status one_step(block *b)
     b->loss = loss;
     b->step++;
     return status;
-}
-
-// Moves each weight by a random relative amount of at most `by`: what another rounding would do.
-static void disturb(const rungi_session *s, double by, uint64_t seed)
-{
-    rungi_random random = rungi_random_make(seed, RUNGI_PURPOSE_TEST, 1, 0, 0);
-    for (int64_t i = 0; i < s->state->flat_size; i++) {
-        double unit = rungi_unit_f64(rungi_random_u64(&random, (uint64_t)i)) * 2 - 1;
-        s->state->params[i] = (float)(s->state->params[i] * (1 + by * unit));
-    }
 }
 
 // Is the step that comes next the last one of the block?
@@ -211,7 +200,8 @@ static json_t *report(const block *b)
             json_array_append_new(losses, rungi_json_real(b->losses[i]));
         json_object_set_new(o, "losses", json_incref(losses));
         add_checksum(b->s, o);
-        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient_error));
+        json_object_set_new(o, "gradient_error", rungi_json_real(b->gradient.largest));
+        json_object_set_new(o, "gradient_distance", rungi_json_real(b->gradient.distance));
     }
     json_decref(losses);
     return o;
@@ -220,17 +210,17 @@ static json_t *report(const block *b)
 static rung_status run(block *b, rung_context *context, const rung_config *config, rungi_comm *comm)
 {
     const rung_block_options *o = b->o;
-    b->gradient_error = NAN;
+    b->gradient = (rungi_gradient_error){NAN, NAN};
     RUNG_TRY(rungi_session_create(
         context, config, &(rungi_session_options){.parts = RUNGI_SESSION_TRAIN, .comm = comm},
         &b->s));
-    if (o->gate && o->disturb <= 0)
-        RUNG_TRY(rungi_gradient_error(b->s, &b->gradient_error));
+    if (o->gate && (o->disturb <= 0 || o->disturb_gradient))
+        RUNG_TRY(rungi_gradient_check(b->s, o->disturb, o->disturb_seed, &b->gradient));
     // Running statistics moved with that: begin as any run begins.
     if (o->gate)
         RUNG_TRY(rungi_session_begin(b->s));
     if (o->disturb > 0)
-        disturb(b->s, o->disturb, o->disturb_seed);
+        rungi_disturb(b->s, o->disturb, o->disturb_seed);
     RUNG_TRY(measure(b));
     if (!o->gate)
         return RUNG_OK;

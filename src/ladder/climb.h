@@ -22,8 +22,18 @@ typedef struct rungi_gate_run {
     double losses[RUNGI_GATE_STEPS];
     int64_t count;
     char state[40];
-    double gradient_error; // NAN: not computed
+    double gradient_error, gradient_distance; // see gradient_check.h
 } rungi_gate_run;
+
+// How far runs of the base go apart whose initial weights were disturbed by one rounding.
+typedef struct rungi_envelope {
+    int runs;
+    double losses;   // largest deviation of a loss
+    double gradient; // of 16 bits: largest distance of a disturbed gradient
+} rungi_envelope;
+
+// Kinds of rounding, from fine to coarse.
+enum { RUNGI_ROUNDING_F32, RUNGI_ROUNDING_F16, RUNGI_ROUNDING_BF16, RUNGI_ROUNDINGS };
 
 typedef struct rungi_climb {
     rung_context *context;
@@ -38,8 +48,7 @@ typedef struct rungi_climb {
     double block_seconds;
     rungi_gate_run base_gate, best_gate;
     bool have_base_gate, have_best_gate;
-    int disturbed;   // disturbed runs of the base so far
-    double envelope; // their largest deviation
+    rungi_envelope envelopes[RUNGI_ROUNDINGS];
 } rungi_climb;
 
 // Tells the observer what is going on.

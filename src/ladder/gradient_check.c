@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/philox.h"
 #include "base/shard.h"
 
 // The samples that are looked at: of all ranks, in their order.
@@ -17,10 +18,15 @@ typedef struct sample_set {
     void *gathered[RUNG_MAX_FIELDS]; // what `all` refers to, with several ranks
 } sample_set;
 
-// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
-static double largest_error(const rungi_session *s, const rung_plan *truth)
+// What training's gradients are multiplied by.
+static double scale_of(const rungi_session *s)
 {
-    double worst = 0;
+    return s->scales_loss ? s->loss_scale.scale : 1;
+}
+
+static rungi_gradient_error error_of(const rungi_session *s, const rung_plan *truth)
+{
+    double worst = 0, apart = 0, norm = 0; // the last two squared
     for (int64_t k = 0; k < s->n_segments; k++) {
         rung_view want;
         const float *got = s->state->grads + s->segments[k].begin;
@@ -30,13 +36,17 @@ static double largest_error(const rungi_session *s, const rung_plan *truth)
             continue;
         for (int64_t i = 0; i < count; i++) {
             double value = ((const double *)want.data)[i];
+            double difference = fabs(value - got[i] / scale_of(s));
             top = fmax(top, fabs(value));
-            error = fmax(error, fabs(value - got[i]));
+            // NaN is the largest of all
+            error = difference <= error ? error : isnan(difference) ? INFINITY : difference;
+            apart += difference * difference;
+            norm += value * value;
         }
         if (top > 0)
             worst = fmax(worst, error / top);
     }
-    return worst;
+    return (rungi_gradient_error){worst, norm > 0 ? sqrt(apart / norm) : 0};
 }
 
 double rungi_gradient_forward_flops(const rung_plan *plan)
@@ -88,7 +98,7 @@ static rung_status take(rungi_session *s, const rung_batch *batch, sample_set *s
 }
 
 // The float64 gradient, and what training's, which the state holds, differs by.
-static rung_status compare(rungi_session *s, const sample_set *set, double *out)
+static rung_status compare(rungi_session *s, const sample_set *set, rungi_gradient_error *out)
 {
     rung_plan *truth;
     rung_compile_options o = {
@@ -104,20 +114,47 @@ static rung_status compare(rungi_session *s, const sample_set *set, double *out)
         if (status == RUNG_OK)
             status = rung_plan_backward(truth);
         if (status == RUNG_OK)
-            *out = largest_error(s, truth);
+            *out = error_of(s, truth);
     }
     rung_plan_destroy(&truth);
     return status;
 }
 
-rung_status rungi_gradient_error(rungi_session *s, double *out)
+void rungi_disturb(const rungi_session *s, double by, uint64_t seed)
+{
+    rungi_random random = rungi_random_make(seed, RUNGI_PURPOSE_TEST, 1, 0, 0);
+    for (int64_t i = 0; i < s->state->flat_size; i++) {
+        double unit = rungi_unit_f64(rungi_random_u64(&random, (uint64_t)i)) * 2 - 1;
+        s->state->params[i] = (float)(s->state->params[i] * (1 + by * unit));
+    }
+}
+
+// Training's gradient, left in the state.
+static rung_status train(rungi_session *s, const rungi_batch_view *view, double disturb,
+                         uint64_t seed)
+{
+    size_t bytes = (size_t)s->state->flat_size * sizeof(float);
+    double loss;
+    if (disturb <= 0)
+        return rungi_engine_train(s->engine, view, &loss);
+    float *weights = malloc(bytes);
+    RUNG_CHECK(weights, RUNG_NO_MEMORY, "no memory to check the gradient");
+    memcpy(weights, s->state->params, bytes);
+    rungi_disturb(s, disturb, seed);
+    rung_status status = rungi_engine_train(s->engine, view, &loss);
+    memcpy(s->state->params, weights, bytes);
+    free(weights);
+    return status;
+}
+
+rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed,
+                                 rungi_gradient_error *out)
 {
     rung_batch batch;
     sample_set set;
-    double loss;
-    *out = NAN;
+    *out = (rungi_gradient_error){NAN, NAN};
     if (s->stages)
-        return rungi_gradient_error_stages(s, out);
+        return rungi_gradient_error_stages(s, &out->largest);
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     rung_status status = take(s, &batch, &set);
     rungi_batch_view view = {.count = set.part.count,
@@ -125,9 +162,10 @@ rung_status rungi_gradient_error(rungi_session *s, double *out)
                              .begin = set.part.begin,
                              .feeds = set.own,
                              .n_feeds = set.n_feeds,
+                             .loss_scale = scale_of(s),
                              .seed = (uint64_t)s->c->seed};
     if (status == RUNG_OK)
-        status = rungi_engine_train(s->engine, &view, &loss);
+        status = train(s, &view, disturb, seed);
     if (status == RUNG_OK && rungi_session_shards_optimizer(s)) // rank 0 has its part alone
         status = rungi_comm_all_gather(s->comm, s->state->grads, s->state->flat_size, RUNG_F32,
                                        "gradients to check");

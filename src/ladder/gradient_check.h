@@ -5,12 +5,24 @@
 
 #include "train/session.h"
 
+// How far a gradient is from the float64 one. NAN: not computed.
+typedef struct rungi_gradient_error {
+    double largest;  // difference of a parameter's gradient, of its largest value
+    double distance; // L2 norm of the difference of all gradients, of the L2 norm of all
+} rungi_gradient_error;
+
 // Compares the gradient of some samples of the first batch, at the weights as they are, with that
-// of a float64 plan of reference kernels: *out is the largest difference of a parameter's gradient,
-// of its largest value there. Several ranks compute their parts, as in a step, and rank 0 compares;
-// collective. NAN when the model is too large for that, and on the other ranks. Running statistics
-// move; the loader goes back to its beginning.
-rung_status rungi_gradient_error(rungi_session *s, double *out);
+// of a float64 plan of reference kernels. Several ranks compute their parts, as in a step, and rank
+// 0 compares; collective. NAN when the model is too large for that, and on the other ranks. Running
+// statistics move; the loader goes back to its beginning.
+//
+// With `disturb` above 0 training's gradient is that at weights which rungi_disturb has moved so
+// far, the float64 one that at the weights as they are and stay.
+rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed,
+                                 rungi_gradient_error *out);
+
+// Moves each weight by a random relative amount of at most `by`: what another rounding would do.
+void rungi_disturb(const rungi_session *s, double by, uint64_t seed);
 
 enum { RUNGI_GRADIENT_SAMPLES = 8 };
 #define RUNGI_GRADIENT_FLOPS 2e9 // of forward: the reference kernels take some seconds a Gflop

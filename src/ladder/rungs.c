@@ -237,6 +237,31 @@ static rungi_effect accumulate_effect(const rungi_train_config *c)
     return c->exact ? RUNGI_EXACT : normalizes(c) ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
 }
 
+static bool precision(const rungi_train_config *c, rung_dtype dtype, const char *name,
+                      char *setting, size_t size, char *why, size_t why_size)
+{
+    if (c->precision.dtype == dtype)
+        return say(why, why_size, "the base has it already");
+    if (c->precision.dtype != RUNG_F32)
+        return say(why, why_size, "other 16 bits are there already");
+    if (c->train.strategy > RUNGI_STRATEGY_DDP)
+        return say(why, why_size, "16 bits work with the strategies single and ddp only");
+    snprintf(setting, size, "train.precision=%s", name);
+    return true;
+}
+
+static bool bf16(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    return precision(c, RUNG_BF16, "bf16", setting, size, why, why_size);
+}
+
+static bool fp16(const rungi_train_config *c, char *setting, size_t size, char *why,
+                 size_t why_size)
+{
+    return precision(c, RUNG_F16, "fp16", setting, size, why, why_size);
+}
+
 // A core for the loader and the system.
 static bool threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                     size_t why_size)
@@ -496,6 +521,8 @@ static void without_replicas(const rungi_train_config *c, rungi_string *out)
         rungi_string_add(out, " ddp.overlap=false");
     if (c->ddp.shard_optimizer)
         rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.sync_batch_norm)
+        rungi_string_add(out, " ddp.sync_batch_norm=false");
     if (c->ddp.compress != RUNG_F32)
         rungi_string_add(out, " ddp.compress=none");
     if (c->ddp.bucket_size != RUNGI_DDP_BUCKET)
@@ -636,6 +663,8 @@ const rungi_rung rungi_rungs[] = {
     {"accumulate", "less memory: halves of the batch, their gradients added", RUNGI_NUMERIC,
      accumulate, .effect_in = accumulate_effect,
      .not_kept = "not kept: batch normalization would see halves of the batch"},
+    {"bf16", "half the memory of activations: bfloat16", RUNGI_NUMERIC, bf16},
+    {"fp16", "the same in float16, with a loss scale", RUNGI_NUMERIC, fp16},
     {"threads", "another number of threads", RUNGI_NUMERIC, threads},
     {"ddp", "a rank on each core, each with a part of the batch", RUNGI_NUMERIC, ddp,
      .effect_in = ddp_effect,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the rank that the others wait for, from what each rank's steps took: for its data and its
-// computing before the exchange, and for its link, in calls in which all ranks were there already.
+// computing before the exchange, and for its link: what calls took it, but for waiting for others.
 //
 // In each step a rank's slowness is its time over the median of the others' times. A rank is a
 // straggler when its slowness was above 1.1 in three quarters of the last 20 steps and more: one

@@ -23,6 +23,23 @@ static dnnl_data_type_t data_type(rung_dtype dtype)
     }
 }
 
+static bool only_bf16(const rungi_operand *list, int n)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i].buffer >= 0 && list[i].dtype != RUNG_F32 && list[i].dtype != RUNG_BF16)
+            return false;
+    return true;
+}
+
+bool rungi_dnn_takes(const rungi_query *q, rungi_reason *why)
+{
+    if (!rungi_query_has_halves(q))
+        return rungi_f32_only(q, why);
+    bool good = q->native && only_bf16(q->in, q->n_in) && only_bf16(q->out, q->n_out) &&
+                only_bf16(q->gout, q->op->n_out) && only_bf16(q->gin, q->n_in);
+    return good || rungi_refuse(why, "no instructions for these 16 bits");
+}
+
 const char *rungi_dnn_version(char *out, size_t size)
 {
     const dnnl_version_t *v = dnnl_version();

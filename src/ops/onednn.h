@@ -75,6 +75,10 @@ rungi_dnn_matrix rungi_dnn_matrix_of(const rungi_operand *operand, int64_t rows,
 rung_status rungi_dnn_matmul_create(const rungi_query *q, const rungi_dnn_matmul *matmul,
                                     rungi_setup *setup);
 
+// Does it take the query's dtypes: float32, or bfloat16 beside it where the processor computes with
+// that (rungi_query.native)?
+bool rungi_dnn_takes(const rungi_query *q, rungi_reason *why);
+
 // Can oneDNN apply the operators fused into this query (ReLU and the like)?
 bool rungi_dnn_can_fuse(const rungi_query *q, rungi_reason *why);
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/half.h"
+
 #define RUNG_OP(name) extern const rungi_op rungi_op_##name;
 #include "ops/ops.def"
 #undef RUNG_OP
@@ -87,11 +89,36 @@ static int policy_order(rungi_policy policy, rungi_kernel_kind order[3])
     }
 }
 
+static bool any_half(const rungi_operand *list, int n)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i].buffer >= 0 && rungi_dtype_is_half(list[i].dtype))
+            return true;
+    return false;
+}
+
+bool rungi_query_has_halves(const rungi_query *q)
+{
+    bool any = any_half(q->in, q->n_in) || any_half(q->out, q->n_out) ||
+               any_half(q->gout, q->op->n_out) || any_half(q->gin, q->n_in);
+    for (int i = 0; i < q->n_fused; i++)
+        any |= any_half(q->fused[i].in + 1, q->fused[i].n_in - 1) || any_half(q->fused[i].out, 1);
+    return any;
+}
+
+bool rungi_kernel_can_run(const rungi_kernel *kernel, const rungi_query *q, rungi_reason *why)
+{
+    if (!kernel->halves && rungi_query_has_halves(q))
+        return rungi_refuse(why, "no operands of 16 bits");
+    if (q->n_fused && !kernel->fuses)
+        return rungi_refuse(why, "applies nothing to its output");
+    return !kernel->can_run || kernel->can_run(q, why);
+}
+
 static bool can_run(const rungi_kernel *kernel, const rungi_query *q, rungi_string *log)
 {
     rungi_reason why = {""};
-    bool able = q->n_fused && !kernel->fuses ? rungi_refuse(&why, "applies nothing to its output")
-                                             : !kernel->can_run || kernel->can_run(q, &why);
+    bool able = rungi_kernel_can_run(kernel, q, &why);
     if (able)
         return true;
     if (log)

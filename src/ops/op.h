@@ -89,6 +89,10 @@ typedef struct rungi_query {
     int threads;
     rung_isa isa;
     bool winograd; // convolutions may round as Winograd's do: `plan.winograd`
+    bool native;   // the processor has instructions for these 16 bits: `train.compute`
+    // Operands of 16 bits around a float32 kernel: how (ops/halves.h). NULL: it takes all operands
+    // as they are.
+    const struct rungi_halves *halves;
     // The batch is that of all ranks, which run this same step at once and meet in it (rt->group).
     // Only where the operator `meets`.
     bool synchronized;
@@ -162,6 +166,9 @@ typedef struct rungi_kernel {
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
+    // It takes operands of 16 bits as they are. Others are given float32 copies of them, piece by
+    // piece, by the planner (graph/storage.h).
+    bool halves;
     // Operations that it executes, where these are others than the operator's. NULL: those.
     double (*flops)(const rungi_query *q);
     // Makes the state for this work. NULL: there is none.
@@ -180,7 +187,8 @@ bool rungi_fuses_relu(const rungi_query *q, rungi_reason *why);
 
 // ---- operators --------------------------------------------------------------------------------
 
-// Class for autocast: low precision pays and is safe, high is needed, or as the inputs come.
+// Class for autocast (graph/passes/autocast.c): low precision pays and is safe, high is needed, or
+// as the inputs come.
 typedef enum rungi_precision { RUNGI_LOW, RUNGI_HIGH, RUNGI_FOLLOW } rungi_precision;
 
 // Which layouts of images an operator's kernels take.
@@ -219,6 +227,14 @@ struct rungi_op {
     int min_in, max_in; // RUNGI_ALL: no upper limit
     int n_out, n_hidden;
     rungi_precision precision;
+    uint32_t stays; // inputs (bit i) that autocast leaves as they are: a normalization's numbers
+    // Inputs (bit i) whose first dimension counts samples, as that of all outputs then does, where
+    // each sample is computed by itself and gradients of the other inputs are sums over samples. 0:
+    // samples depend on each other.
+    uint32_t by_sample;
+    // The same for outputs: input 1 and, if there is one, 2 have a first dimension that counts the
+    // features of the last dimension of output 0, each of which is computed by itself.
+    bool by_feature;
     rungi_layouts layouts;
     // The output is the input's bytes under another shape: no kernel, one buffer.
     bool view;
@@ -257,9 +273,15 @@ const rungi_op *rungi_op_find(const char *name);
 const rungi_pass *rungi_query_pass(const rungi_query *q);
 const rungi_kernel *const *rungi_query_kernels(const rungi_query *q, rungi_device_kind kind);
 
+// Has it an operand of 16 bits?
+bool rungi_query_has_halves(const rungi_query *q);
+// Can the kernel do it, fused operators included?
+bool rungi_kernel_can_run(const rungi_kernel *kernel, const rungi_query *q, rungi_reason *why);
+
 // Of the kernels of the query's list that the policy allows and that can run the first that is
 // preferred, else the first; with `log` not NULL, each refusal before it is added as
-// "name: reason; ".
+// "name: reason; ". Kernels that do not take operands of 16 bits are passed over where there are
+// any.
 const rungi_kernel *rungi_kernel_choose(const rungi_query *q, rungi_device_kind kind,
                                         rungi_policy policy, rungi_string *log);
 

@@ -71,7 +71,7 @@ struct rung_optimizer {
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
     double (*block_updates)[2]; // of parameters and updates; made when first measured
-    bool sums_given; // for the next step: see rungi_optimizer_part_sums
+    bool sums_given;            // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];

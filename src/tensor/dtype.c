@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rung/tensor.h"
+#include "tensor/half.h"
 
 typedef struct dtype_info {
     const char *name;
@@ -180,6 +181,10 @@ void rung_convert(rung_dtype to, void *dst, rung_dtype from, const void *src, in
             lost += clipped != s[i];
             ((int32_t *)dst)[i] = (int32_t)clipped;
         }
+    } else if (to == RUNG_F32 && rungi_dtype_is_half(from)) {
+        rungi_widen_of(&rungi_half_loops_plain, from)(src, dst, count);
+    } else if (from == RUNG_F32 && rungi_dtype_is_half(to) && !lost_out) {
+        rungi_narrow_of(&rungi_half_loops_plain, to)(src, dst, count);
     } else {
         for (int64_t i = 0; i < count; i++)
             store(to, dst, i, load(from, src, i), &lost);

@@ -175,9 +175,11 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "plan.fuse_optimizer",
                                   "cannot be combined with several ranks, which add their "
                                   "gradients first: switch it off");
-    if (v->data.num_workers < 0)
+    if (v->data.num_workers < 0 && v->train.strategy != RUNGI_STRATEGY_AUTO &&
+        v->train.strategy != RUNGI_STRATEGY_DDP)
         return rungi_options_fail(o, "data.num_workers",
-                                  "auto is measured with one rank only: give a number");
+                                  "auto is measured with one rank, or with strategy ddp: give a "
+                                  "number");
     if (v->exact && (v->data.mixup > 0 || v->data.cutmix > 0))
         return rungi_options_fail(o, v->data.mixup > 0 ? "data.mixup" : "data.cutmix",
                                   "cannot be combined with exact and several ranks: samples are "
@@ -187,6 +189,30 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
                                   "must make 1, 2, 4, ... ranks under exact, and at most "
                                   "train.shards, which is %" PRId64 ", not %" PRId64,
                                   v->train.shards, ranks);
+    return RUNG_OK;
+}
+
+static rung_status check_precision(const rungi_options *o, const rungi_train_config *v,
+                                   rung_context *context)
+{
+    const rungi_precision_config *p = &v->precision;
+    char why[96];
+    if (p->dtype == RUNG_F32) {
+        if (p->compute != RUNG_COMPUTE_AUTO)
+            rungi_options_note(o, context, "train.compute",
+                               "ignored, because train.precision is fp32");
+        return RUNG_OK;
+    }
+    if (v->train.strategy > RUNGI_STRATEGY_DDP)
+        return rungi_options_fail(o, "train.precision",
+                                  "16 bits work with the strategies single and ddp only, so far: "
+                                  "set it to fp32");
+    if (p->compute == RUNG_COMPUTE_NATIVE &&
+        !rung_compute_native(context, p->dtype, why, sizeof why))
+        return rungi_options_fail(o, "train.compute", "native is not available: %s", why);
+    if (p->dtype == RUNG_F16 && v->plan.fuse_optimizer)
+        rungi_options_note(o, context, "plan.fuse_optimizer",
+                           "ignored, because fp16 looks at all gradients before it updates");
     return RUNG_OK;
 }
 
@@ -213,6 +239,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     RUNG_TRY(check_optim(options, v, context));
     RUNG_TRY(check_schedule(options, v));
     RUNG_TRY(check_memory(options, v));
+    RUNG_TRY(check_precision(options, v, context));
     if ((v->train.shards & (v->train.shards - 1)) != 0)
         return rungi_options_fail(options, "train.shards", "must be a power of two, not %" PRId64,
                                   v->train.shards);
@@ -240,7 +267,8 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
                                   v->gradients.accumulate);
     if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
         return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64 "; ddp.sync_batch_norm, in which ranks meet, takes 1",
+                                  "is %" PRId64
+                                  "; ddp.sync_batch_norm, in which ranks meet, takes 1",
                                   v->gradients.accumulate);
     if (v->gradients.log_layers && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
                                     v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER))

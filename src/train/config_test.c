@@ -206,7 +206,7 @@ static void mistakes_in_single_keys(void **state)
         {"optim.name=adamm", "(did you mean 'adam'?)"},
         {"model.name=resnet50", "(did you mean 'resnet18'?)"},
         {"train.stepss=1", "unknown key 'train.stepss' (did you mean 'train.steps'?)"},
-        {"train.precision=bf16", "unknown key 'train.precision'"},
+        {"train.precisions=bf16", "unknown key 'train.precisions'"},
         {"train.log_every=0", "train.log_every: 0 is out of range"},
         {"train.eval_every=epochs", "(did you mean 'epoch'?)"},
         {"seed=-1", "seed: -1 is out of range"},

@@ -17,8 +17,13 @@ static rung_status make(rungi_engine *e)
     RUNG_TRY(rungi_engine_place(e, threads));
     if (e->exchange)
         rungi_straggler_init(&e->balance, rungi_exchange_ranks(e->exchange));
-    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1)
+    if (e->exchange && e->options.synchronize && rungi_exchange_ranks(e->exchange) > 1) {
+        RUNG_CHECK(e->shards == 1, RUNG_INVALID,
+                   "synchronized batch normalization needs one shard for each rank: there are %d "
+                   "shards, %d ranks",
+                   e->total, rungi_exchange_ranks(e->exchange));
         rungi_engine_meet_init(e);
+    }
     e->counts = calloc(e->graph->nodes.count + 1, sizeof *e->counts);
     e->gathered = calloc(e->model->outputs.count + 1, sizeof *e->gathered);
     e->gathered_bytes = calloc(e->model->outputs.count + 1, sizeof *e->gathered_bytes);
@@ -107,6 +112,8 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .precision = e->options.precision,
+                                  .compute = e->options.compute,
                                   .synchronize = e->group.size > 1,
                                   .tuning = e->options.tuning,
                                   .recompute = e->options.recompute,
@@ -118,7 +125,9 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
 
 int rungi_engine_width(const rungi_engine *e)
 {
-    return e->pipeline ? e->pipeline->slots : e->criterion ? e->replicas[0].shards : e->replicas[0].workers;
+    return e->pipeline    ? e->pipeline->slots
+           : e->criterion ? e->replicas[0].shards
+                          : e->replicas[0].workers;
 }
 
 int rungi_engine_round_shards(const rungi_engine *e)
@@ -217,8 +226,7 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         if (part.count == 0)
             break;
         bool adds = !e->options.exact && s >= e->slots;
-        RUNG_TRY(
-            rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
+        RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
     }
     return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;

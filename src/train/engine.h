@@ -50,6 +50,8 @@ typedef struct rungi_engine_options {
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
+    rung_dtype precision; // f32, or what autocast keeps activations in
+    rung_compute compute;
     rung_tuning *tuning;                 // borrowed; NULL: kernels by each operator's order
     rungi_timeline *timeline;            // borrowed; NULL: none
     rung_recompute recompute;            // of training plans
@@ -83,6 +85,7 @@ typedef struct rungi_batch_view {
     const rungi_feed *feeds;
     int n_feeds;
     uint64_t seed, step; // keys of random operators
+    double loss_scale;   // training: gradients become that many times theirs; 0: 1
     // Training: kernels may update parameters instead of storing gradients, as the next
     // rung_optimizer_step with this update would do; it does the rest. Backward is left out then
     // when the loss is not finite. NULL: all gradients are stored.

@@ -58,11 +58,11 @@ struct rungi_engine {
     const rung_graph *model; // that shards run: `graph`, or its part before the loss
     rung_state *state;
     rungi_engine_options options;
-    int slots, threads;  // own shards of a round; threads that a shard is computed with
-    int rounds;          // of the call under way, or the one that is prepared
-    int shards;          // own shards of its batch: slots * rounds
-    int total, first;    // shards of all ranks, and the first of the own ones
-    int devices;         // that share the shards
+    int slots, threads; // own shards of a round; threads that a shard is computed with
+    int rounds;         // of the call under way, or the one that is prepared
+    int shards;         // own shards of its batch: slots * rounds
+    int total, first;   // shards of all ranks, and the first of the own ones
+    int devices;        // that share the shards
     rungi_replica replicas[RUNGI_MAX_SHARDS];
     int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
     int worker_device[RUNGI_MAX_SHARDS], workers;

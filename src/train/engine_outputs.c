@@ -93,11 +93,11 @@ rung_status rungi_engine_gather(rungi_engine *e, int member, int s)
             continue;
         int value = e->model->outputs.data[i].value;
         size_t size = rungi_sample_bytes(e->model, value);
-        RUNG_TRY(
-            rungi_engine_send(e, member, e->options.replicas.output_device,
-                              e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
-                              rungi_engine_instance(e, s)->ptr[e->now[s]->plan->value_tensor[value]],
-                              (uint64_t)part.count * size));
+        RUNG_TRY(rungi_engine_send(
+            e, member, e->options.replicas.output_device,
+            e->gathered[i] + (size_t)(part.begin - rungi_engine_origin(e)) * size,
+            rungi_engine_instance(e, s)->ptr[e->now[s]->plan->value_tensor[value]],
+            (uint64_t)part.count * size));
     }
     return RUNG_OK;
 }

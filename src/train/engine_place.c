@@ -91,6 +91,10 @@ static rung_status count_shards(rungi_engine *e)
                    "exact with %d ranks: there must be 1, 2, 4, ... of them, at most "
                    "train.shards, which is %d",
                    ranks, s);
+        RUNG_CHECK(!e->options.synchronize || s == ranks, RUNG_INVALID,
+                   "synchronized batch normalization needs one shard for each rank: there are %d "
+                   "shards, %d ranks",
+                   s, ranks);
         RUNG_CHECK(e->devices <= s, RUNG_CONFIG,
                    "exact with %d devices: at most train.shards, which is %d", e->devices, s);
         e->slots = s / ranks;

@@ -397,8 +397,7 @@ static void unused_parameters_are_named(void **state)
     rungi_crew *crew;
     rung_state_entry aux;
     assert_ok(rung_context_create(
-        &(rung_context_options){
-            .log = keep_log, .log_user = text, .log_level = RUNG_LOG_NOTICE},
+        &(rung_context_options){.log = keep_log, .log_user = text, .log_level = RUNG_LOG_NOTICE},
         &context));
     job one = {.unused = true,
                .steps = 2,
@@ -562,6 +561,39 @@ static void a_late_rank_is_named(void **state)
     rung_context_destroy(&context);
 }
 
+// So is one whose link is slow: all wait for it, though it computes as fast as they do.
+static void a_slow_link_is_named(void **state)
+{
+    (void)state;
+    rung_context *context;
+    rungi_crew *crew;
+    world worlds[3] = {0};
+    rungi_straggler_verdict v;
+    assert_ok(rung_context_create(NULL, &context));
+    job j = {.steps = 4,
+             .counts = {16, 16, 16, 16},
+             .image = images,
+             .label = labels,
+             .worlds = worlds,
+             .stop_rank = -1};
+    j.options.exchange.bucket_bytes = 1 << 20;
+    assert_ok(rungi_crew_create(
+        context, 3,
+        &(rungi_comm_options){
+            .context = context, .delay = 4000000, .delay_one = true, .delay_rank = 2},
+        &crew));
+    assert_ok(rungi_crew_run(crew, run_member, &j));
+    for (int i = 4; i < RUNGI_STRAGGLER_STEPS + 4; i += 4)
+        assert_ok(rungi_crew_run(crew, train_member, &j));
+    const rungi_straggler *balance = rungi_engine_balance(worlds[0].engine);
+    assert_true(rungi_straggler_find(balance, &v));
+    assert_int_equal(v.rank, 2);
+    assert_int_equal(v.cause, RUNGI_STRAGGLER_LINK);
+    assert_true(v.own >= 0.008); // two calls of 4 ms and more
+    drop_ranks(crew, worlds, 3);
+    rung_context_destroy(&context);
+}
+
 // ---- synchronized batch normalization ---------------------------------------------------------
 
 static const job whole_batches = {.norm = true,
@@ -687,6 +719,7 @@ int main(void)
         cmocka_unit_test(statistics_are_those_of_all_ranks),
         cmocka_unit_test(all_know_what_happens_to_one),
         cmocka_unit_test(a_late_rank_is_named),
+        cmocka_unit_test(a_slow_link_is_named),
         cmocka_unit_test(synchronized_ranks_are_one_device),
         cmocka_unit_test(synchronized_ranks_are_exact),
         cmocka_unit_test(a_wrong_part_is_refused),

@@ -19,12 +19,15 @@ int64_t rungi_engine_clock_now(const rungi_engine *e)
 // What a shard knows of its place in the whole batch.
 static void place(rungi_engine *e, int s)
 {
-    rungi_runtime *rt = &rungi_engine_instance(e, s)->rt;
+    rungi_instance *instance = rungi_engine_instance(e, s);
+    rungi_runtime *rt = &instance->rt;
     rt->seed = e->batch->seed;
     rt->step = e->batch->step;
     rt->sample_offset =
         e->batch->begin + rungi_engine_part(e, e->whole, s).begin - rungi_engine_origin(e);
     rt->normalizer = e->counts;
+    rungi_instance_set_loss_scale(instance,
+                                  e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
     rt->group = e->group.size && e->training ? &e->group : NULL;
 }
 

@@ -77,7 +77,7 @@ rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step, bool whole);
 rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int64_t count,
                                 const char *label);
 
-// Nanoseconds since creation in which the rank waited for calls though all ranks were there.
+// See rungi_comm_link_time.
 int64_t rungi_exchange_link_time(const rungi_exchange *x);
 // What became of them; borrowed.
 const rungi_bucket_log *rungi_exchange_log(const rungi_exchange *x);

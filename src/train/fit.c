@@ -17,7 +17,7 @@
 
 const char *rung_fit_way_name(rung_fit_way way)
 {
-    static const char *const names[] = {"float32", "recompute", "recompute most"};
+    static const char *const names[] = {"keep", "recompute", "recompute most"};
     return names[way];
 }
 
@@ -31,25 +31,26 @@ typedef struct cut {
     bool exact;
 } cut;
 
-static rung_status make_plan(const rungi_session *s, bool training, int64_t count, rung_fit_way way,
-                             bool fuse, bool adds, rung_plan **plan_out)
+static rung_status make_plan(const rungi_session *s, bool training, int64_t count,
+                             const rungi_fit_what *what, bool adds, rung_plan **plan_out)
 {
     rung_compile_options o = rungi_engine_plan_options(s->engine, training, count);
     o.plan_only = true;
-    o.fuse = fuse;
+    o.fuse = what->fuse;
     o.accumulate = adds;
+    o.precision = what->precision;
     o.arena = NULL;
-    o.recompute = way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
-    o.budget = way == RUNG_FIT_LEAST ? 1 : 0;
+    o.recompute = what->way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
+    o.budget = what->way == RUNG_FIT_LEAST ? 1 : 0;
     return rung_compile(s->graph, s->state, &o, plan_out);
 }
 
 // Arena of a plan that is made for that alone.
-static rung_status arena_of(const rungi_session *s, bool training, int64_t count, rung_fit_way way,
-                            bool fuse, bool adds, uint64_t *arena)
+static rung_status arena_of(const rungi_session *s, bool training, int64_t count,
+                            const rungi_fit_what *what, bool adds, uint64_t *arena)
 {
     rung_plan *plan;
-    RUNG_TRY(make_plan(s, training, count, way, fuse, adds, &plan));
+    RUNG_TRY(make_plan(s, training, count, what, adds, &plan));
     uint64_t needed = rung_plan_memory_use(plan).arena;
     *arena = needed > *arena ? needed : *arena;
     rung_plan_destroy(&plan);
@@ -113,39 +114,38 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
     return bytes;
 }
 
-rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
-                              rung_fit_row *row, rung_plan **plan_out)
+rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way)
 {
-    return rungi_fit_predict_with(s, batch, rungi_engine_rounds(s->engine), way, s->c->plan.fuse,
-                                  row, plan_out);
+    return (rungi_fit_what){way, s->c->precision.dtype, s->c->plan.fuse,
+                            rungi_engine_rounds(s->engine)};
 }
 
-rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int rounds,
-                                   rung_fit_way way, bool fuse, rung_fit_row *row,
-                                   rung_plan **plan_out)
+rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
+                              rung_fit_row *row, rung_plan **plan_out)
 {
     int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
     bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     const cut c = {
         .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
-        .rounds = rounds,
+        .rounds = what->rounds,
         .slots = rungi_session_own_shards(s),
-        .total = s->stages ? s->stages->micro : rungi_session_shards(s) * rounds,
+        .total = s->stages ? s->stages->micro : rungi_session_shards(s) * what->rounds,
         .exact = s->c->exact};
     int64_t most = rungi_shard_of(c.batches[0], c.total, 0).count;
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
     rung_plan *plan = NULL;
-    *row = (rung_fit_row){.batch = batch, .way = way, .seconds = NAN};
-    RUNG_TRY(make_plan(s, true, most, way, fuse, false, &plan));
+    *row = (rung_fit_row){
+        .batch = batch, .precision = what->precision, .way = what->way, .seconds = NAN};
+    RUNG_TRY(make_plan(s, true, most, what, false, &plan));
     rung_plan_memory m = rung_plan_memory_use(plan);
     uint64_t arena = m.arena;
     rung_status status = RUNG_OK;
     if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER)
-        status = arena_of(s, false, most, way, fuse, false, &arena);
-    if (status == RUNG_OK && rounds > 1 && !c.exact)
-        status = arena_of(s, true, most, way, fuse, true, &arena);
+        status = arena_of(s, false, most, what, false, &arena);
+    if (status == RUNG_OK && c.rounds > 1 && !c.exact)
+        status = arena_of(s, true, most, what, true, &arena);
     if (status != RUNG_OK) {
         rung_plan_destroy(&plan);
         return status;
@@ -156,7 +156,7 @@ rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int ro
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
     row->gradients =
-        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(rounds) : 0));
+        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(c.rounds) : 0));
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
@@ -174,13 +174,13 @@ typedef struct fitter {
     rungi_session *s;
     const rung_fit_options *o;
     rung_fit *fit;
-    rungi_fit_times times;
+    rungi_fit_times times[RUNG_FIT_PRECISIONS];
     uint64_t base; // resident before arenas and loaders
     size_t room;
 } fitter;
 
 // The fewest rounds in which the batch fits, twice as many each time as are configured.
-static rung_status find_rounds(const fitter *f, rung_fit_row *row)
+static rung_status find_rounds(const fitter *f, rungi_fit_what what, rung_fit_row *row)
 {
     int64_t most = row->batch < RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine)
                        ? row->batch
@@ -194,8 +194,8 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
         rung_fit_row with = *row;
         rung_plan *plan;
         if (!fits) {
-            RUNG_TRY(rungi_fit_predict_with(f->s, row->batch, (int)rounds, row->way,
-                                            f->s->c->plan.fuse, &with, &plan));
+            what.rounds = (int)rounds;
+            RUNG_TRY(rungi_fit_predict(f->s, row->batch, &what, &with, &plan));
             rung_plan_destroy(&plan);
             fits = with.peak <= f->fit->memory;
         }
@@ -207,29 +207,37 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
     return RUNG_OK;
 }
 
-static rung_status predict(fitter *f, int64_t batch, rung_fit_way way, rung_fit_row *row)
+static rungi_fit_what what_of(const fitter *f, int precision, rung_fit_way way)
+{
+    return (rungi_fit_what){way, f->fit->precisions[precision], f->s->c->plan.fuse,
+                            rungi_engine_rounds(f->s->engine)};
+}
+
+static rung_status predict(fitter *f, int64_t batch, int precision, rung_fit_way way,
+                           rung_fit_row *row)
 {
     rung_plan *plan;
-    int rounds = rungi_engine_rounds(f->s->engine);
-    RUNG_TRY(rungi_fit_predict(f->s, batch, way, row, &plan));
+    rungi_fit_what what = what_of(f, precision, way);
+    const rungi_fit_times *times = &f->times[precision];
+    RUNG_TRY(rungi_fit_predict(f->s, batch, &what, row, &plan));
     row->fits = row->peak <= f->fit->memory;
     // Weights and what is as large are resident already.
     row->resident = f->base + row->activations + row->workspace + row->statistics + row->loader;
     if (!f->o->no_times) {
         double shards = rungi_engine_round_shards(f->s->engine);
         double workers = rungi_engine_width(f->s->engine);
-        row->seconds = rungi_fit_seconds(&f->times, plan) * ceil(shards / workers) * rounds +
-                       f->times.optimizer;
+        row->seconds = rungi_fit_seconds(times, plan) * ceil(shards / workers) * what.rounds +
+                       times->optimizer;
     }
     rung_plan_destroy(&plan);
-    return find_rounds(f, row);
+    return find_rounds(f, what, row);
 }
 
 static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
 {
     rung_fit *fit = f->fit;
     *any_fits = false;
-    for (int way = 0; way < RUNG_FIT_WAYS; way++) {
+    for (int i = 0; i < RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS; i++) {
         if ((size_t)fit->count == f->room) {
             f->room = f->room ? f->room * 2 : 16;
             rung_fit_row *rows = reallocarray(fit->rows, f->room, sizeof *rows);
@@ -237,44 +245,49 @@ static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
             fit->rows = rows;
         }
         rung_fit_row *row = &fit->rows[fit->count];
-        RUNG_TRY(predict(f, batch, (rung_fit_way)way, row));
+        RUNG_TRY(predict(f, batch, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS), row));
         *any_fits |= row->fits;
         fit->count++;
     }
     return RUNG_OK;
 }
 
+// Stores to *low or *high whether a batch fits.
+static rung_status try_batch(fitter *f, const rungi_fit_what *what, int64_t batch, int64_t *low,
+                             int64_t *high)
+{
+    rung_fit_row row;
+    rung_plan *plan;
+    RUNG_TRY(rungi_fit_predict(f->s, batch, what, &row, &plan));
+    rung_plan_destroy(&plan);
+    *(row.peak <= f->fit->memory ? low : high) = batch;
+    return RUNG_OK;
+}
+
 // The largest batch that fits, between one that does and one that does not.
-static rung_status find_largest(fitter *f, rung_fit_way way)
+static rung_status find_largest(fitter *f, int precision, rung_fit_way way)
 {
     enum { MOST = 1 << 20 };
     int64_t low = 0, high = 0;
+    rungi_fit_what what = what_of(f, precision, way);
     for (int64_t i = 0; i < f->fit->count; i++) {
         const rung_fit_row *row = &f->fit->rows[i];
-        if (row->way == way && row->fits && row->batch > low)
+        bool same = row->way == way && row->precision == what.precision;
+        if (same && row->fits && row->batch > low)
             low = row->batch;
     }
     for (int64_t i = 0; i < f->fit->count; i++) {
         const rung_fit_row *row = &f->fit->rows[i];
-        if (row->way == way && !row->fits && row->batch > low && (!high || row->batch < high))
+        bool same = row->way == way && row->precision == what.precision;
+        if (same && !row->fits && row->batch > low && (!high || row->batch < high))
             high = row->batch;
     }
-    rung_fit_row row;
-    rung_plan *plan;
-    while (!high && low < MOST) {
-        int64_t next = low ? low * 2 : 1;
-        RUNG_TRY(rungi_fit_predict(f->s, next, way, &row, &plan));
-        rung_plan_destroy(&plan);
-        *(row.peak <= f->fit->memory ? &low : &high) = next;
-    }
+    while (!f->o->n_batches && !high && low < MOST)
+        RUNG_TRY(try_batch(f, &what, low ? low * 2 : 1, &low, &high));
     // To about one in a hundred.
-    while (high - low > 1 && high - low > low / 100) {
-        int64_t middle = low + (high - low) / 2;
-        RUNG_TRY(rungi_fit_predict(f->s, middle, way, &row, &plan));
-        rung_plan_destroy(&plan);
-        *(row.peak <= f->fit->memory ? &low : &high) = middle;
-    }
-    f->fit->largest[way] = low;
+    while (!f->o->n_batches && high - low > 1 && high - low > low / 100)
+        RUNG_TRY(try_batch(f, &what, low + (high - low) / 2, &low, &high));
+    f->fit->largest[precision][way] = low;
     return RUNG_OK;
 }
 
@@ -298,14 +311,20 @@ static rung_status measure(fitter *f)
 {
     const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
     int64_t batch = rungi_session_batch(f->s) < most ? rungi_session_batch(f->s) : most;
-    rung_fit_row row;
-    rung_plan *plan;
     int64_t begin = rungi_now(f->s->context);
-    RUNG_TRY(rungi_fit_predict(f->s, batch, RUNG_FIT_KEEP, &row, &plan));
-    rung_status status = rungi_fit_measure(f->s, plan, &f->times);
-    rung_plan_destroy(&plan);
+    for (int i = 0; i < RUNG_FIT_PRECISIONS; i++) {
+        rung_fit_row row;
+        rung_plan *plan;
+        rungi_fit_what what = what_of(f, i, RUNG_FIT_KEEP);
+        RUNG_TRY(rungi_fit_predict(f->s, batch, &what, &row, &plan));
+        rung_status status = rungi_fit_measure(f->s, plan, &f->times[i]);
+        rung_plan_destroy(&plan);
+        RUNG_TRY(status);
+        if (f->o->no_times)
+            break; // the libraries have been used
+    }
     f->fit->measured_seconds = (double)(rungi_now(f->s->context) - begin) * 1e-9;
-    return status;
+    return RUNG_OK;
 }
 
 static rung_status fill(fitter *f)
@@ -320,8 +339,8 @@ static rung_status fill(fitter *f)
         batch /= 2;
     for (int i = 0; !f->o->n_batches && i < HALVES + DOUBLES && fits; i++, batch *= 2)
         RUNG_TRY(add_batch(f, batch, &fits));
-    for (int way = 0; way < RUNG_FIT_WAYS; way++)
-        RUNG_TRY(find_largest(f, (rung_fit_way)way));
+    for (int i = 0; i < RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS; i++)
+        RUNG_TRY(find_largest(f, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS)));
     return RUNG_OK;
 }
 
@@ -339,6 +358,7 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                "fit looks at one device: give train.strategy=single and a device's batch");
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
+    fit->precisions[1] = c->precision.dtype == RUNG_F16 ? RUNG_F16 : RUNG_BF16;
     fit->batch = rungi_session_batch(f->s);
     fit->threads = rung_device_threads(f->s->device);
     fit->memory = f->o->memory       ? f->o->memory
@@ -358,7 +378,8 @@ rung_status rung_fit_run(rung_context *context, const rung_config *config,
     rung_status status = run(&f, context, config);
     rung_error error = *rung_error_last();
     rungi_session_destroy(&f.s);
-    rungi_array_fini(&f.times.list);
+    for (int i = 0; i < RUNG_FIT_PRECISIONS; i++)
+        rungi_array_fini(&f.times[i].list);
     if (status != RUNG_OK) {
         rung_fit_fini(&fit);
         return rungi_fail_adopt(&error);

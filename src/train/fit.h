@@ -10,7 +10,7 @@
 typedef struct rungi_fit_time {
     int node;
     const rungi_op *op;
-    const rungi_kernel *kernel;
+    const char *kernel;
     int pass;
     double seconds, model; // measured, and as rungi_step_seconds has it
 } rungi_fit_time;
@@ -26,13 +26,20 @@ rung_status rungi_fit_measure(rungi_session *s, const rung_plan *plan, rungi_fit
 // Seconds of all steps of another plan of the same network, the optimizer left out.
 double rungi_fit_seconds(const rungi_fit_times *times, const rung_plan *plan);
 
+// What of a configuration is looked at otherwise.
+typedef struct rungi_fit_what {
+    rung_fit_way way;
+    rung_dtype precision;
+    bool fuse;
+    int rounds; // train.accumulate
+} rungi_fit_what;
+
+// As it is configured, but for the way.
+rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way);
+
 // What the device holds at most while the configuration is trained with steps on `batch` samples.
 // The plan is of the largest shard; the caller destroys it.
-rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, rung_fit_way way,
+rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
                               rung_fit_row *row_out, rung_plan **plan_out);
-// The same with train.accumulate (`rounds`) and plan.fuse as given.
-rung_status rungi_fit_predict_with(const rungi_session *s, int64_t batch, int rounds,
-                                   rung_fit_way way, bool fuse, rung_fit_row *row_out,
-                                   rung_plan **plan_out);
 
 #endif

@@ -30,7 +30,7 @@ static const rungi_fit_time *find(const rungi_fit_times *times, const rungi_step
     for (size_t i = 0; i < times->list.count; i++) {
         const rungi_fit_time *t = &times->list.data[i];
         if (t->node == step->q.node && t->op == step->q.op && t->pass == step->q.pass &&
-            t->kernel == step->kernel)
+            strcmp(t->kernel, step->kernel->name) == 0)
             return t;
     }
     return NULL;
@@ -46,7 +46,7 @@ rung_status rungi_fit_measure(rungi_session *s, const rung_plan *plan, rungi_fit
         int64_t ns;
         rungi_fit_time t = {.node = step->q.node,
                             .op = step->q.op,
-                            .kernel = step->kernel,
+                            .kernel = step->kernel->name,
                             .pass = step->q.pass,
                             .model = rungi_step_seconds(step)};
         RUNG_TRY(

@@ -13,6 +13,7 @@ extern const rungi_option rungi_optim_options[];
 extern const rungi_option rungi_schedule_options[];
 extern const rungi_option rungi_train_options[];
 extern const rungi_option rungi_gradients_options[];
+extern const rungi_option rungi_precision_options[];
 extern const rungi_option rungi_ddp_options[];
 extern const rungi_option rungi_data_parallel_options[];
 extern const rungi_option rungi_pipeline_options_table[];

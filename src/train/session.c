@@ -126,6 +126,8 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .layout = c->plan.layout,
                               .kernels = c->plan.kernels,
                               .winograd = c->plan.winograd,
+                              .precision = c->precision.dtype,
+                              .compute = c->precision.compute,
                               .tuning = s->tuning,
                               .timeline = s->timeline,
                               .exchange = {.comm = s->comm,
@@ -149,6 +151,10 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
 
 static rung_status make_optimizer(rungi_session *s)
 {
+    s->scales_loss = s->c->precision.dtype == RUNG_F16;
+    s->loss_scale = rung_loss_scale_defaults();
+    s->loss_scale.scale = s->c->precision.loss_scale;
+    s->loss_scale.growth_interval = s->c->precision.growth;
     s->segments = calloc((size_t)s->state->n_params + 1, sizeof *s->segments);
     RUNG_CHECK(s->segments, RUNG_NO_MEMORY, "no memory for the optimizer");
     bool *reached; // others have no gradient: they are left alone
@@ -312,6 +318,7 @@ void rungi_session_destroy(rungi_session **session)
         free(s->bad.data[i].message);
     rungi_array_fini(&s->bad);
     free(s->segments);
+    free(s->places);
     rung_config_destroy(&s->config);
     free(s);
     *session = NULL;

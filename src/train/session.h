@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "measure/timeline.h"
 #include "rung/data.h"
+#include "rung/loss_scale.h"
 #include "rung/optim.h"
 #include "train/engine.h"
 #include "train/feeder.h"
@@ -32,6 +33,7 @@ typedef struct rungi_session {
     rung_context *context;
     rungi_comm *comm; // with the other ranks; borrowed; NULL: there are none
     int rank, ranks;
+    char *places;        // several ranks: "rank 0 cpu:0, 1 cpu:1 on HOST; ..."; else NULL
     bool want_stop;      // this rank wants to end: see rungi_engine_stop
     int64_t waited;      // nanoseconds that it waited for its last batch
     int64_t batch_count; // samples of its last batch
@@ -69,7 +71,9 @@ typedef struct rungi_session {
     // The optimizer's state of all ranks, while a checkpoint is written or read; else NULL.
     float *whole_state[RUNG_OPTIMIZER_STATES];
     float *heads; // of ddp.shard_optimizer: first gradients of each rank's part, shared; or NULL
-    rung_schedule schedule; // resolved
+    bool scales_loss;           // fp16
+    rung_loss_scale loss_scale; // with it
+    rung_schedule schedule;     // resolved
     int64_t batches_per_epoch, total_steps;
 } rungi_session;
 
@@ -175,9 +179,10 @@ rung_status rungi_session_agree(rungi_session *s);
 
 // ddp.sync_batch_norm. Refuses what it cannot be combined with.
 rung_status rungi_session_synchronize(const rungi_session *session, bool *synchronize_out);
-// The optimizer's step: as rung_optimizer_step, which is followed by giving this rank's parameters
-// to the others where the optimizer is cut over the ranks. Of ps.mode async: a push (grad_norm is
-// that of this rank's gradient).
+// The optimizer's step: as rung_optimizer_step, with fp16 as rung_loss_scale_step (all ranks leave
+// a step out together, as they have the same gradients), which is followed by giving this rank's
+// parameters to the others where the optimizer is cut over the ranks. Of ps.mode async: a push
+// (grad_norm is that of this rank's gradient).
 rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_update *update,
                                         int64_t step, rung_optimizer_report *report_out);
 // session_servers.c, ps.mode async; else nothing happens, and *go_out is true. Before a step: waits

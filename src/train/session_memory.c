@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "optim/optimizer.h"
 #include "train/session.h"
-#include "train/shards.h"
 #include "train/session_servers.h"
 #include "train/session_stages.h"
+#include "train/shards.h"
 
 // Bytes of the device that training takes beside its arenas.
 static uint64_t beside_arenas(const rungi_session *s)

@@ -36,12 +36,11 @@ static void add(remedies *r, const char *what, uint64_t peak, double cost, const
     snprintf(m->effect, sizeof m->effect, "%s", effect);
 }
 
-static rung_status predict(const rungi_session *s, int64_t batch, rung_fit_way way, bool fuse,
+static rung_status predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
                            rung_fit_row *row)
 {
     rung_plan *plan;
-    int rounds = rungi_engine_rounds(s->engine);
-    RUNG_TRY(rungi_fit_predict_with(s, batch, rounds, way, fuse, row, &plan));
+    RUNG_TRY(rungi_fit_predict(s, batch, what, row, &plan));
     rung_plan_destroy(&plan);
     return RUNG_OK;
 }
@@ -58,8 +57,9 @@ static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch,
 {
     rung_fit_row row;
     char what[64];
+    rungi_fit_what as = rungi_fit_configured(s, way);
     for (int64_t less = batch / 2; less > *batch_out; less /= 2) {
-        RUNG_TRY(predict(s, less, way, s->c->plan.fuse, &row));
+        RUNG_TRY(predict(s, less, &as, &row));
         if (!fits(r, row.peak))
             continue;
         snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s",
@@ -77,9 +77,9 @@ static rung_status add_rounds(remedies *r, const rungi_session *s, rung_fit_way 
     int64_t rounds = rungi_engine_rounds(s->engine) * 2, batch = rungi_session_batch(s);
     for (; rounds <= batch && rounds <= 1024; rounds *= 2) {
         rung_fit_row row;
-        rung_plan *plan;
-        RUNG_TRY(rungi_fit_predict_with(s, batch, (int)rounds, way, s->c->plan.fuse, &row, &plan));
-        rung_plan_destroy(&plan);
+        rungi_fit_what as = rungi_fit_configured(s, way);
+        as.rounds = (int)rounds;
+        RUNG_TRY(predict(s, batch, &as, &row));
         if (!fits(r, row.peak) || batch % rounds)
             continue;
         char what[64];
@@ -97,13 +97,24 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
 {
     rung_fit_row row;
     char effect[48];
-    if (!s->c->plan.fuse) {
-        RUNG_TRY(predict(s, batch, way, true, &row));
+    rungi_fit_what what = rungi_fit_configured(s, way);
+    if (!what.fuse) {
+        what.fuse = true;
+        RUNG_TRY(predict(s, batch, &what, &row));
+        what.fuse = false;
         if (fits(r, row.peak))
             add(r, "plan.fuse=true", row.peak, -0.1, "no slower");
     }
+    if (what.precision == RUNG_F32) {
+        what.precision = RUNG_BF16;
+        RUNG_TRY(predict(s, batch, &what, &row));
+        what.precision = RUNG_F32;
+        if (fits(r, row.peak))
+            add(r, "train.precision=bf16", row.peak, 0.3, "other rounding");
+    }
     if (way == RUNG_FIT_KEEP) {
-        RUNG_TRY(predict(s, batch, RUNG_FIT_CHEAP, s->c->plan.fuse, &row));
+        what.way = RUNG_FIT_CHEAP;
+        RUNG_TRY(predict(s, batch, &what, &row));
         snprintf(effect, sizeof effect, "%.0f %% more time", row.extra * 100);
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
@@ -156,7 +167,8 @@ static rung_status tell(const rungi_session *s, int64_t batch, rungi_string *out
     bool keeps = !list->count || strcmp(list->data[0], "auto") != 0;
     rung_fit_way way = keeps ? RUNG_FIT_KEEP : RUNG_FIT_LEAST;
     char now[32];
-    RUNG_TRY(rungi_fit_predict(s, batch, way, &row, &plan));
+    rungi_fit_what what = rungi_fit_configured(s, way);
+    RUNG_TRY(rungi_fit_predict(s, batch, &what, &row, &plan));
     remedies r = {.now = row.peak, .limit = rung_device_memory(s->device).cap};
     if (s->c->memory.budget)
         r.limit = (uint64_t)s->c->memory.budget;

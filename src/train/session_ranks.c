@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of a run must have in common.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/context.h"
 #include "base/error.h"
@@ -21,6 +23,7 @@ static void describe(const rungi_session *s, rungi_string *out)
                      rungi_session_param_count(s));
     rungi_string_add(out, "data.batch_size\t%" PRId64 "\n", rungi_session_micro_batch(s));
     rungi_string_add(out, "train.accumulate\t%" PRId64 "\n", c->gradients.accumulate);
+    rungi_string_add(out, "train.precision\t%s\n", rung_dtype_name(c->precision.dtype));
     if (c->exact)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else
@@ -88,6 +91,50 @@ static rung_status share(rungi_session *s)
                                 "initial buffers");
 }
 
+// Puts what all ranks said, "HOST\tDEVICE", together: ranks of one host in a row share its name.
+static rung_status list_places(rungi_session *s, const char *all, const uint64_t *offsets)
+{
+    rungi_string out = {0};
+    for (int r = 0; r < s->ranks; r++) {
+        const char *own = all + offsets[r], *tab = strchr(own, '\t');
+        const char *next = r + 1 < s->ranks ? all + offsets[r + 1] : NULL;
+        size_t host = (size_t)(tab - own) + 1;
+        bool last = !next || strncmp(own, next, host) != 0;
+        rungi_string_add(&out, "%s%d %s", r ? "" : "rank ", r, tab + 1);
+        if (last)
+            rungi_string_add(&out, " on %.*s", (int)host - 1, own);
+        if (next)
+            rungi_string_add(&out, last ? "; " : ", ");
+    }
+    if (out.failed) {
+        rungi_string_fini(&out);
+        return RUNG_FAIL(RUNG_NO_MEMORY, "no memory to compare the ranks");
+    }
+    free(s->places);
+    s->places = out.data;
+    return RUNG_OK;
+}
+
+// Where each rank is: known to all of them before the first step.
+static rung_status share_places(rungi_session *s)
+{
+    char own[128] = "";
+    void *all = NULL;
+    uint64_t *offsets = calloc((size_t)s->ranks + 1, sizeof *offsets);
+    RUNG_CHECK(offsets, RUNG_NO_MEMORY, "no memory to compare the ranks");
+    gethostname(own, 64);
+    own[63] = 0;
+    size_t used = strlen(own);
+    snprintf(own + used, sizeof own - used, "\t%s", rung_device_name(s->device));
+    rung_status status = rungi_comm_gather_objects(s->comm, own, strlen(own) + 1,
+                                                   "places of the ranks", &all, offsets);
+    if (status == RUNG_OK)
+        status = list_places(s, all, offsets);
+    free(all);
+    free(offsets);
+    return status;
+}
+
 rung_status rungi_session_agree(rungi_session *s)
 {
     rungi_string own = {0};
@@ -105,7 +152,9 @@ rung_status rungi_session_agree(rungi_session *s)
     rungi_string_fini(&own);
     free(all);
     free(offsets);
-    return status == RUNG_OK && !s->stages ? share(s) : status; // stages have their own
+    RUNG_TRY(status);
+    RUNG_TRY(share_places(s));
+    return s->stages ? RUNG_OK : share(s); // stages have their own
 }
 
 rung_status rungi_session_synchronize(const rungi_session *s, bool *synchronize_out)
@@ -116,6 +165,10 @@ rung_status rungi_session_synchronize(const rungi_session *s, bool *synchronize_
     *synchronize_out = c->ddp.sync_batch_norm;
     if (!c->ddp.sync_batch_norm)
         return RUNG_OK;
+    if (c->train.strategy != RUNGI_STRATEGY_AUTO && c->train.strategy != RUNGI_STRATEGY_SINGLE &&
+        c->train.strategy != RUNGI_STRATEGY_DDP)
+        return rungi_options_fail(o, "ddp.sync_batch_norm",
+                                  "is for ranks with a replica each (train.strategy ddp)");
     if (c->exact && c->train.shards != s->ranks)
         return rungi_options_fail(
             o, "ddp.sync_batch_norm",
@@ -211,13 +264,17 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
     if (s->servers)
         return rungi_session_push(s, update, step, report_out);
     int64_t began = rungi_now(s->context);
-    if (rungi_session_owns_gradients(s) && rungi_optimizer_needs_all(update)) {
+    bool needs_all = s->scales_loss || rungi_optimizer_needs_all(update);
+    if (rungi_session_owns_gradients(s) && needs_all) {
         rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
         rung_status shared = share_norm(s, update);
         rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);
         RUNG_TRY(shared);
     }
-    RUNG_TRY(rung_optimizer_step(s->optimizer, state->params, state->grads, update, report_out));
+    RUNG_TRY(s->scales_loss ? rung_loss_scale_step(&s->loss_scale, s->optimizer, state->params,
+                                                   state->grads, update, report_out)
+                            : rung_optimizer_step(s->optimizer, state->params, state->grads, update,
+                                                  report_out));
     rungi_engine_note_update(s->engine, rungi_now(s->context) - began);
     if (!rungi_session_shards_optimizer(s))
         return RUNG_OK;

@@ -69,8 +69,8 @@ static rung_status update_range(void *user, int server, float *weights, const fl
                                      .max_grad_value = isfinite(terms->limit) ? terms->limit : 0,
                                      .threads = rung_device_threads(v->s->device)};
     set_steps(v, optimizer, updates);
-    RUNG_CHECK(rungi_optimizer_apply(optimizer, whole_of(weights, begin), whole_of(grads, begin), &u,
-                                     terms->scale),
+    RUNG_CHECK(rungi_optimizer_apply(optimizer, whole_of(weights, begin), whole_of(grads, begin),
+                                     &u, terms->scale),
                RUNG_DIVERGED, "server %d was given a gradient that is not finite", server);
     return RUNG_OK;
 }

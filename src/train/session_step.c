@@ -22,7 +22,9 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
                              .n_feeds = rungi_session_feeds(s, batch, feeds),
                              .seed = (uint64_t)s->c->seed,
                              .step = (uint64_t)step,
-                             .optimizer = s->optimizer,
+                             .loss_scale = s->scales_loss ? s->loss_scale.scale : 1,
+                             // fp16 looks at all gradients first
+                             .optimizer = s->scales_loss ? NULL : s->optimizer,
                              .update = update};
     return rungi_engine_train(s->engine, &view, loss_out);
 }
@@ -30,10 +32,11 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
 rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step)
 {
     rung_schedule_state schedule = rung_schedule_start(&s->schedule);
-    return (rung_optimizer_update){.rates = rung_schedule_rates(&s->schedule, &schedule, step),
-                                   .max_grad_norm = s->c->train.max_grad_norm,
-                                   .max_grad_value = s->c->train.max_grad_value,
-                                   .threads = rung_device_threads(s->device)};
+    return (rung_optimizer_update){
+        .rates = rung_schedule_rates(&s->schedule, &schedule, step - s->loss_scale.skipped),
+        .max_grad_norm = s->c->train.max_grad_norm,
+        .max_grad_value = s->c->train.max_grad_value,
+        .threads = rung_device_threads(s->device)};
 }
 
 rung_status rungi_session_step(rungi_session *s, const rung_batch *batch, int64_t step,

@@ -216,6 +216,12 @@ typedef struct rungi_gradients_config {
     bool allow_unused;
 } rungi_gradients_config;
 enum { RUNGI_ALL_RANKS = -1 };
+typedef struct rungi_precision_config { // keys of train, too
+    rung_dtype dtype;
+    rung_compute compute;
+    double loss_scale;
+    int64_t growth; // of it: good steps
+} rungi_precision_config;
 
 typedef struct rungi_ddp_config {
     bool overlap;
@@ -305,6 +311,7 @@ typedef struct rungi_train_config {
     rungi_schedule_config schedule;
     rungi_loop_config train;
     rungi_gradients_config gradients;
+    rungi_precision_config precision;
     rungi_ddp_config ddp;
     rungi_data_parallel_config data_parallel;
     rungi_pipeline_config pipeline;

@@ -105,6 +105,12 @@ static inline int64_t rungi_trainer_now(const rung_trainer *t)
     return rungi_now(t->context);
 }
 
+// Steps of the schedule: those that fp16 left out do not count.
+static inline int64_t rungi_trainer_schedule_step(const rung_trainer *t)
+{
+    return t->at.step - t->s->loss_scale.skipped;
+}
+
 // The metric that `which` means, as a number of which smaller is better.
 double rungi_trainer_metric(const rung_train_event *eval, rungi_metric which);
 
@@ -213,7 +219,7 @@ rung_status rungi_trainer_layers_chart(const rung_trainer *t);
 // trainer_memory.c: memory.json and memory.svg of the run folder; nothing before a plan was made.
 rung_status rungi_trainer_memory_write(const rung_trainer *t);
 
-// trainer_chart.c: loss.svg of a run folder, from its metrics.jsonl.
+// trainer_chart.c: loss.svg of a run folder, and with fp16 loss_scale.svg, from its metrics.jsonl.
 rung_status rungi_trainer_chart(const char *run);
 
 #endif

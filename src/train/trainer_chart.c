@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss curve of a run, from its metrics.jsonl: so it shows what came before a resume as well.
+// The charts of a run, from its metrics.jsonl, so that they show what came before a resume as well:
+// the loss, and with fp16 the scale of the loss and the steps that were left out.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +18,20 @@ enum { SMOOTH_FROM = 40, SMOOTHER_FROM = 200 };
 typedef RUNGI_ARRAY(double) doubles;
 
 typedef struct curve {
-    doubles step, loss;
+    doubles step, loss; // or another value
 } curve;
 
 typedef struct curves {
-    curve train, validation;
+    curve train, validation, scale, skipped;
 } curves;
+
+static rung_status add_point(curve *c, const json_t *line, const char *member)
+{
+    RUNG_CHECK(rungi_array_push(&c->step, rungi_metrics_number(line, "step")) &&
+                   rungi_array_push(&c->loss, rungi_metrics_number(line, member)),
+               RUNG_NO_MEMORY, "no memory for a chart");
+    return RUNG_OK;
+}
 
 static rung_status add_line(void *user, const char *event, const json_t *line)
 {
@@ -30,11 +39,11 @@ static rung_status add_line(void *user, const char *event, const json_t *line)
     bool eval = strcmp(event, "eval") == 0;
     if (!eval && strcmp(event, "step") != 0)
         return RUNG_OK;
-    curve *c = eval ? &both->validation : &both->train;
-    RUNG_CHECK(rungi_array_push(&c->step, rungi_metrics_number(line, "step")) &&
-                   rungi_array_push(&c->loss, rungi_metrics_number(line, "loss")),
-               RUNG_NO_MEMORY, "no memory for loss.svg");
-    return RUNG_OK;
+    RUNG_TRY(add_point(eval ? &both->validation : &both->train, line, "loss"));
+    if (eval || !json_object_get(line, "loss_scale"))
+        return RUNG_OK;
+    RUNG_TRY(add_point(&both->scale, line, "loss_scale"));
+    return add_point(&both->skipped, line, "skipped");
 }
 
 static rung_status draw(const char *path, const curve *train, const curve *validation)
@@ -66,19 +75,48 @@ static rung_status draw(const char *path, const curve *train, const curve *valid
     return status;
 }
 
+// Scale and steps left out, so far, on one axis: both are counts that range over several powers.
+static rung_status draw_scale(const char *path, const curve *scale, const curve *skipped)
+{
+    const rungi_svg_series series[] = {{.name = "loss scale",
+                                        .x = scale->step.data,
+                                        .y = scale->loss.data,
+                                        .count = scale->loss.count,
+                                        .points = scale->loss.count < SMOOTH_FROM},
+                                       {.name = "steps skipped so far",
+                                        .x = skipped->step.data,
+                                        .y = skipped->loss.data,
+                                        .count = skipped->loss.count,
+                                        .points = skipped->loss.count < SMOOTH_FROM}};
+    rungi_string svg = {0};
+    rung_status status = rungi_svg_line_chart(&(rungi_svg_lines){.title = "Loss scale of fp16",
+                                                                 .x_label = "step",
+                                                                 .log_y = true,
+                                                                 .series = series,
+                                                                 .count = 2},
+                                              &svg);
+    if (status == RUNG_OK)
+        status = rungi_fs_write(path, svg.data, svg.size);
+    rungi_string_fini(&svg);
+    return status;
+}
+
 rung_status rungi_trainer_chart(const char *run)
 {
-    curves both = {0};
-    char *svg = rungi_path_join(run, "loss.svg");
-    RUNG_CHECK(svg, RUNG_NO_MEMORY, "no memory for loss.svg");
-    rung_status status = rungi_metrics_each(run, add_line, &both);
-    if (status == RUNG_OK && both.train.loss.count)
-        status = draw(svg, &both.train, &both.validation);
-    curve *all[] = {&both.train, &both.validation};
-    for (int i = 0; i < 2; i++) {
-        rungi_array_fini(&all[i]->step);
-        rungi_array_fini(&all[i]->loss);
+    curves all = {0};
+    char *loss = rungi_path_join(run, "loss.svg"), *scale = rungi_path_join(run, "loss_scale.svg");
+    rung_status status = loss && scale ? rungi_metrics_each(run, add_line, &all)
+                                       : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a chart");
+    if (status == RUNG_OK && all.train.loss.count)
+        status = draw(loss, &all.train, &all.validation);
+    if (status == RUNG_OK && all.scale.loss.count)
+        status = draw_scale(scale, &all.scale, &all.skipped);
+    curve *each[] = {&all.train, &all.validation, &all.scale, &all.skipped};
+    for (int i = 0; i < 4; i++) {
+        rungi_array_fini(&each[i]->step);
+        rungi_array_fini(&each[i]->loss);
     }
-    free(svg);
+    free(loss);
+    free(scale);
     return status;
 }

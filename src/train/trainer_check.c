@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "ops/element.h"
 #include "train/trainer.h"
 
 // Without the sign that NaN may have.
@@ -17,6 +18,14 @@ static int64_t first_bad(const float *data, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(data[i]))
+            return i;
+    return -1;
+}
+
+static int64_t first_bad_of(rung_dtype dtype, const void *data, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(rungi_get(dtype, data, i)))
             return i;
     return -1;
 }
@@ -102,14 +111,17 @@ static bool name_bad_output(const rung_plan *plan, const rungi_instance *instanc
 {
     const rungi_query *q = &plan->steps.data[step].q;
     for (int k = 0; k < q->op->n_out; k++) {
-        if (q->out[k].buffer < 0 || q->out[k].dtype != RUNG_F32)
+        rung_dtype dtype = q->out[k].dtype;
+        if (q->out[k].buffer < 0 || !rung_dtype_is_float(dtype))
             continue;
-        const float *data = instance->ptr[q->out[k].buffer];
-        int64_t bad = first_bad(data, rungi_operand_count(&q->out[k]));
+        const void *data = instance->ptr[q->out[k].buffer];
+        int64_t bad = first_bad_of(dtype, data, rungi_operand_count(&q->out[k]));
         if (bad < 0)
             continue;
-        rungi_string_add(out, "the first tensor at fault is the output of %s (%s)",
-                         plan->graph->nodes.data[q->node].name, value_text(data[bad]));
+        rungi_string_add(out, "the first tensor at fault is the output of %s (%s%s%s)",
+                         plan->graph->nodes.data[q->node].name,
+                         value_text(rungi_get(dtype, data, bad)), dtype == RUNG_F32 ? "" : " in ",
+                         dtype == RUNG_F32 ? "" : rung_dtype_name(dtype));
         return true;
     }
     return false;

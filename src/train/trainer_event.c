@@ -45,6 +45,8 @@ rung_train_event rungi_event_now(const rung_trainer *t, rung_event_kind kind)
                           .loss = t->logged_loss,
                           .train_loss = NAN,
                           .grad_norm = t->last_norm,
+                          .loss_scale = s->scales_loss ? s->loss_scale.scale : 0,
+                          .skipped = s->loss_scale.skipped,
                           .seconds = (double)(now - t->began) * 1e-9};
     e.epochs = (s->total_steps + s->batches_per_epoch - 1) / s->batches_per_epoch;
     e.epoch = t->at.step ? (t->at.step - 1) / s->batches_per_epoch + 1 : 1;

@@ -108,15 +108,20 @@ rung_status rung_trainer_exchange_text(const rung_trainer *t, char **text_out)
     *text_out = NULL;
     if (!e->ranks || !(e->rank[0].steps > 0) || !e->buckets)
         return RUNG_OK;
-    rungi_string_add(&out,
-                     "buckets of gradients, mean of %d ranks: ms since a step's computing began, "
-                     "bus bandwidth, ms hidden by computing and not\n"
-                     "  bucket      bytes    ready    start      end  bus GB/s   hidden  exposed\n",
-                     e->ranks);
+    bool any = false; // servers are given no buckets
+    for (int k = 0; k < e->buckets; k++)
+        any |= e->bucket[k][RUNGI_BUCKET_COUNT] > 0;
+    if (any)
+        rungi_string_add(
+            &out,
+            "buckets of gradients, mean of %d ranks: ms since a step's computing began, "
+            "bus bandwidth, ms hidden by computing and not\n"
+            "  bucket      bytes    ready    start      end  bus GB/s   hidden  exposed\n",
+            e->ranks);
     for (int k = 0; k < e->buckets && k < TABLE_ROWS; k++)
         if (e->bucket[k][RUNGI_BUCKET_COUNT] > 0)
             add_row(t, k, &out);
-    if (e->buckets > TABLE_ROWS)
+    if (any && e->buckets > TABLE_ROWS)
         rungi_string_add(&out, "  and %d more, in ranks.json\n", e->buckets - TABLE_ROWS);
     int most = 0;
     for (int r = 1; r < e->ranks; r++)

@@ -129,7 +129,7 @@ static rung_status validate(rung_trainer *t)
         t->at.best_step = t->at.step;
     }
     if (t->s->schedule.kind == RUNG_SCHEDULE_PLATEAU)
-        rung_schedule_observe(&t->s->schedule, &t->at.schedule, t->at.step,
+        rung_schedule_observe(&t->s->schedule, &t->at.schedule, rungi_trainer_schedule_step(t),
                               t->s->schedule.mode == RUNG_PLATEAU_MAX ? e.accuracy : e.loss);
     watch_progress(t, &e);
     RUNG_TRY(rungi_event_send(t, &e));
@@ -149,14 +149,14 @@ static rung_optimizer_update update_of(rung_trainer *t)
 {
     const rungi_loop_config *c = &t->s->c->train;
     bool logged = (t->at.step + 1) % c->log_every == 0;
-    return (rung_optimizer_update){
-        .rates = rung_schedule_rates(&t->s->schedule, &t->at.schedule, t->at.step),
-        .max_grad_norm = c->max_grad_norm,
-        .max_grad_value = c->max_grad_value,
-        .want_norm = logged || t->at.step == t->steps_before,
-        .measure = logged && t->s->c->gradients.log_layers,
-        .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
-        .threads = rung_device_threads(t->s->device)};
+    return (rung_optimizer_update){.rates = rung_schedule_rates(&t->s->schedule, &t->at.schedule,
+                                                                rungi_trainer_schedule_step(t)),
+                                   .max_grad_norm = c->max_grad_norm,
+                                   .max_grad_value = c->max_grad_value,
+                                   .want_norm = logged || t->at.step == t->steps_before,
+                                   .measure = logged && t->s->c->gradients.log_layers,
+                                   .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
+                                   .threads = rung_device_threads(t->s->device)};
 }
 
 // The loss is not finite: the rank whose part of it is not says why.
@@ -185,7 +185,7 @@ static rung_status update(rung_trainer *t, const rung_batch *batch, const rung_o
     RUNG_TRY(s->stages ? rungi_trainer_agree(t, status) : status);
     t->last_lr = u->rates.lr;
     t->last_loss = loss;
-    if (u->want_norm || u->max_grad_norm > 0)
+    if ((u->want_norm || u->max_grad_norm > 0) && report.applied)
         t->last_norm = report.grad_norm;
     return rungi_trainer_layers_look(t, u, &report);
 }

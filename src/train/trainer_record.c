@@ -174,6 +174,10 @@ static json_t *event_json(const rung_train_event *e)
         rungi_trainer_loader_json(e, o);
     if (e->kind == RUNG_EVENT_STEP && !isnan(e->grad_norm))
         json_object_set_new(o, "grad_norm", rungi_jsonl_number(e->grad_norm));
+    if (e->loss_scale > 0 && (e->kind == RUNG_EVENT_STEP || e->kind == RUNG_EVENT_END)) {
+        json_object_set_new(o, "loss_scale", rungi_jsonl_number(e->loss_scale));
+        json_object_set_new(o, "skipped", json_integer(e->skipped));
+    }
     if (e->kind == RUNG_EVENT_EVAL) {
         json_object_set_new(o, "accuracy", rungi_jsonl_number(e->accuracy));
         json_object_set_new(o, "top5", rungi_jsonl_number(e->top5));
@@ -201,9 +205,11 @@ static json_t *event_json(const rung_train_event *e)
 static rung_status add_scalars(rung_trainer *t, const rung_train_event *e)
 {
     if (e->kind == RUNG_EVENT_STEP) {
-        const char *tags[] = {"train/loss", "train/lr", "train/samples_per_s", "train/wait_share"};
-        const double values[] = {e->loss, e->lr, e->samples_per_s, e->wait_share};
-        return rungi_tfevents_scalars(t->events, e->step, 4, tags, values);
+        const char *tags[] = {"train/loss",       "train/lr",         "train/samples_per_s",
+                              "train/wait_share", "train/loss_scale", "train/skipped"};
+        const double values[] = {e->loss,       e->lr,         e->samples_per_s,
+                                 e->wait_share, e->loss_scale, (double)e->skipped};
+        return rungi_tfevents_scalars(t->events, e->step, e->loss_scale > 0 ? 6 : 4, tags, values);
     }
     if (e->kind == RUNG_EVENT_EVAL) {
         const char *tags[] = {"val/loss", "val/accuracy", "val/top5"};

@@ -110,19 +110,8 @@ static json_t *distribution_json(const distribution *d)
                      counts);
 }
 
-static rung_status write_file(const rung_trainer *t, const char *name, rungi_string *text)
-{
-    char *path = rungi_path_join(t->run, name);
-    rung_status status = text->failed || !path ? RUNG_FAIL(RUNG_NO_MEMORY, "no memory for %s", name)
-                                               : rungi_fs_write(path, text->data, text->size);
-    free(path);
-    rungi_string_fini(text);
-    return status;
-}
-
 static rung_status write_ranks(const rung_trainer *t)
 {
-    rungi_string text = {0};
     json_t *o = json_object(), *ranks = json_array();
     for (int r = 0; r < t->s->ranks; r++) {
         rungi_ps_worker w = worker(t, r);
@@ -136,9 +125,12 @@ static rung_status write_ranks(const rung_trainer *t)
     json_object_set_new(
         o, "bound", t->s->c->ps.staleness < 0 ? json_null() : json_integer(t->s->c->ps.staleness));
     json_object_set_new(o, "ranks", ranks);
-    rungi_json_print(o, true, &text);
+    char *path = rungi_path_join(t->run, "ranks.json");
+    rung_status status =
+        path ? rungi_json_save(path, o) : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for ranks.json");
     json_decref(o);
-    return write_file(t, "ranks.json", &text);
+    free(path);
+    return status;
 }
 
 // Of each worker: which share of its gradients had missed how many updates.
@@ -171,8 +163,11 @@ static rung_status write_chart(const rung_trainer *t)
                            .from_zero = true},
         &svg);
     free(y);
+    char *path = rungi_path_join(t->run, "staleness.svg");
     if (status == RUNG_OK)
-        return write_file(t, "staleness.svg", &svg);
+        status = path ? rungi_fs_write(path, svg.data, svg.size)
+                      : RUNG_FAIL(RUNG_NO_MEMORY, "no memory for staleness.svg");
+    free(path);
     rungi_string_fini(&svg);
     return status;
 }

@@ -39,6 +39,16 @@ static json_t *steps_json(const rungi_session *s)
     return steps;
 }
 
+static json_t *loss_scale_json(const rung_loss_scale *l)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "scale", number(l->scale));
+    json_object_set_new(o, "good", json_integer(l->good));
+    json_object_set_new(o, "skipped", json_integer(l->skipped));
+    json_object_set_new(o, "at_floor", json_integer(l->at_floor));
+    return o;
+}
+
 static json_t *shape_json(const rung_shape *shape)
 {
     json_t *list = json_array();
@@ -84,6 +94,7 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "best_step", json_integer(t->at.best_step));
     json_object_set_new(o, "stop_best", number(t->at.stop_best));
     json_object_set_new(o, "stop_count", json_integer(t->at.stop_count));
+    json_object_set_new(o, "loss_scale", loss_scale_json(&s->loss_scale));
     json_object_set_new(o, "classes", json_integer(s->classes));
     json_object_set_new(o, "class_names", classes_json(s));
     json_object_set_new(o, "image", shape_json(&image));
@@ -129,6 +140,24 @@ done:
 
 // ---- loading ----------------------------------------------------------------------------------
 
+// Checkpoints from before there were loss scales have none; steps that were left out belong to the
+// schedule whatever the precision is now.
+static rung_status load_loss_scale(rungi_session *s, const json_t *state, const char *where)
+{
+    rung_loss_scale *l = &s->loss_scale;
+    json_t *o;
+    if (!json_object_get(state, "loss_scale"))
+        return RUNG_OK;
+    RUNG_TRY(rungi_json_object(state, where, "loss_scale", &o));
+    RUNG_TRY(rungi_json_f64(o, where, "scale", &l->scale));
+    RUNG_TRY(rungi_json_i64(o, where, "good", 0, INT64_MAX, &l->good));
+    RUNG_TRY(rungi_json_i64(o, where, "skipped", 0, INT64_MAX, &l->skipped));
+    RUNG_TRY(rungi_json_i64(o, where, "at_floor", 0, INT64_MAX, &l->at_floor));
+    RUNG_CHECK(l->scale >= 1 && isfinite(l->scale), RUNG_FORMAT, "%s: loss scale %g is below 1",
+               where, l->scale);
+    return RUNG_OK;
+}
+
 static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
 {
     json_t *o = rungi_checkpoint_state(checkpoint);
@@ -148,6 +177,7 @@ static rung_status load_progress(rung_trainer *t, rungi_checkpoint *checkpoint)
     // By the patience of now: raising it lets a run go on.
     int64_t patience = t->s->c->train.early_stop_patience;
     at->stopped_early = patience > 0 && at->stop_count >= patience;
+    RUNG_TRY(load_loss_scale(t->s, o, where));
     RUNG_TRY(rungi_json_object(o, where, "optimizer_steps", &steps));
     for (int64_t i = 0; i < t->s->n_segments; i++) {
         int64_t count;

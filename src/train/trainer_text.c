@@ -70,8 +70,8 @@ static void add_batch(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, " to %" PRId64, least);
     if (rounds > 1)
         rungi_string_add(out, " x %" PRId64 " accumulated", rounds);
-    rungi_string_add(out, parts > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n"
-                                                  : "\n");
+    rungi_string_add(out,
+                     parts > 1 || rounds > 1 ? "; the learning rate is not scaled by it\n" : "\n");
 }
 
 static void add_servers(const rungi_session *s, rungi_string *out)
@@ -145,6 +145,25 @@ static void add_recompute(const rungi_train_config *c, rungi_string *out)
                          : "none");
 }
 
+static void add_precision(const rungi_session *s, rungi_string *out)
+{
+    const rungi_precision_config *p = &s->c->precision;
+    char why[96];
+    if (p->dtype == RUNG_F32)
+        return;
+    bool native = rung_compute_native(s->context, p->dtype, why, sizeof why);
+    rungi_string_add(out, "precision  %s, compute ", p->dtype == RUNG_BF16 ? "bf16" : "fp16");
+    if (native && p->compute != RUNG_COMPUTE_STORAGE)
+        rungi_string_add(out, "native");
+    else
+        rungi_string_add(out, "storage: kept in 16 bits, computed with in float32%s%s",
+                         p->compute == RUNG_COMPUTE_AUTO ? "; native is not available: " : "",
+                         p->compute == RUNG_COMPUTE_AUTO ? why : "");
+    if (s->scales_loss)
+        rungi_string_add(out, "; loss scale %g", s->loss_scale.scale);
+    rungi_string_add(out, "\n");
+}
+
 rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
 {
     static const char *const layouts[] = {"plain", "channels_last", "blocked"};
@@ -177,9 +196,12 @@ rung_status rung_trainer_banner(rung_trainer *t, char **text_out)
                      s->ranks > 1 || rungi_train_devices(c) > 1 ? "each: " : "",
                      rung_device_name(s->device), threads, threads == 1 ? "" : "s",
                      rung_isa_name(rung_context_isa(t->context)), on_off(c->memory.huge_pages));
+    if (s->ranks > 1 && s->places)
+        rungi_string_add(&out, "places     %s\n", s->places);
     rungi_string_add(&out, "plan       layout %s, kernels %s, fuse %s, winograd %s\n",
                      layouts[c->plan.layout], kernels[c->plan.kernels], on_off(c->plan.fuse),
                      on_off(c->plan.winograd));
+    add_precision(s, &out);
     add_recompute(c, &out);
     if (c->exact)
         rungi_string_add(&out, "exact      yes, %" PRId64 " shards\n", c->train.shards);
@@ -218,10 +240,9 @@ static rung_status explain_rounds(rung_trainer *t, char **text_out)
     const rung_plan *plan, *adding;
     rungi_string out = {0};
     RUNG_TRY(rungi_engine_plan(engine, true, rungi_session_batch(t->s), &plan));
-    rungi_string_add(&out,
-                     "a step is %d rounds, whose gradients are added%s: this plan for the first\n",
-                     rungi_engine_rounds(engine),
-                     t->s->c->exact ? " in the tree of the shards" : "");
+    rungi_string_add(
+        &out, "a step is %d rounds, whose gradients are added%s: this plan for the first\n",
+        rungi_engine_rounds(engine), t->s->c->exact ? " in the tree of the shards" : "");
     if (t->s->c->plan.fuse_optimizer)
         rungi_string_add(&out,
                          "fuse_optimizer: off, because train.accumulate adds gradients before "

@@ -45,12 +45,32 @@ static rung_status step(rungi_session *s, rung_loader *loader, rungi_feeder *fee
     RUNG_TRY(feeder ? rungi_feeder_next(feeder, 0, &batch) : rung_loader_next(loader, &batch));
     *wait += rungi_now(s->context) - begin;
     rung_status status = rungi_session_gradients(s, &batch, 0, NULL, &loss);
-    *samples += batch.count;
+    *samples += batch.global_count ? batch.global_count : batch.count;
     if (feeder)
         rungi_feeder_release(feeder, &batch);
     else
         rung_loader_release(loader, &batch);
     return status;
+}
+
+// Several ranks take the same steps: rank 0 says whether one more.
+static rung_status agree(const rungi_session *s, bool *more)
+{
+    return s->comm ? rungi_comm_broadcast(s->comm, more, sizeof *more, 0, "one more step")
+                   : RUNG_OK;
+}
+
+// And judge a trial alike: by rank 0's times, and the rank that waited most for data.
+static rung_status agree_on_trial(const rungi_session *s, rungi_trial *trial)
+{
+    double wait = trial->wait_share;
+    if (!s->comm)
+        return RUNG_OK;
+    RUNG_TRY(
+        rungi_comm_all_reduce(s->comm, &wait, 1, RUNG_F64, RUNGI_COMM_MAX, "waiting for data"));
+    RUNG_TRY(rungi_comm_broadcast(s->comm, trial, sizeof *trial, 0, "a trial of workers"));
+    trial->wait_share = wait;
+    return RUNG_OK;
 }
 
 static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
@@ -74,9 +94,12 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
     samples = wait = 0;
     double cpu = rungi_cpu_seconds();
     int64_t begin = rungi_now(s->context), now = begin;
-    for (; status == RUNG_OK && (taken < STEPS_MIN || now - begin < window_ns); taken++) {
+    for (bool more = true; status == RUNG_OK && more; taken++) {
         status = step(s, loader, feeder, &samples, &wait);
         now = rungi_now(s->context);
+        more = taken + 1 < STEPS_MIN || now - begin < window_ns;
+        if (status == RUNG_OK)
+            status = agree(s, &more);
     }
     double seconds = now > begin ? (double)(now - begin) * 1e-9 : 1e-9;
     *out = (rungi_trial){.workers = workers,
@@ -86,7 +109,7 @@ static rung_status try_with(rungi_session *s, int workers, rungi_trial *out)
                          .resident = rungi_resident()};
     rungi_feeder_destroy(&feeder);
     rung_loader_destroy(&loader);
-    return status;
+    return status == RUNG_OK ? agree_on_trial(s, out) : status;
 }
 
 static void tell(const rungi_session *s, const rungi_trial *t)
@@ -106,10 +129,13 @@ static rung_status try_all(rungi_session *s, int *workers_out)
     int count = 0, best, cores = rungi_core_count(), next;
     while ((next = rungi_trials_next(trials, count, cores, &best)) >= 0) {
         RUNG_TRY(try_with(s, next, &trials[count]));
-        tell(s, &trials[count++]);
+        if (s->rank == 0)
+            tell(s, &trials[count]);
+        count++;
     }
     *workers_out = trials[best].workers;
-    rungi_log(s->context, RUNG_LOG_NOTICE, "data.num_workers auto: chose %d", *workers_out);
+    if (s->rank == 0)
+        rungi_log(s->context, RUNG_LOG_NOTICE, "data.num_workers auto: chose %d", *workers_out);
     return RUNG_OK;
 }
 

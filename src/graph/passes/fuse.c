@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "ops/halves.h"
 
 typedef struct count_reads {
     const rung_plan *p;
@@ -93,8 +94,9 @@ rung_status rungi_plan_fuse(rung_plan *p)
         rungi_query joined;
         RUNG_CHECK(join(p, &p->steps.data[before].q, &step->q, &joined), RUNG_NO_MEMORY,
                    "no memory for a plan");
+        struct rungi_halves halves;
         const rungi_kernel *kernel =
-            rungi_kernel_choose(&joined, p->device->backend->kind, policy, NULL);
+            rungi_halves_choose(&joined, p->device->backend->kind, policy, NULL, &halves);
         if (!kernel || kernel->kind == RUNGI_REFERENCE)
             continue;
         p->steps.data[i].q = joined;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "ops/halves.h"
 
 // Does step `a` take one gradient and give one, both of an image that may be read in any order?
 static bool is_activation(const rung_plan *p, const rungi_step *a)
@@ -65,12 +66,14 @@ static rung_status try_join(rung_plan *p, const rungi_query *a, const rungi_quer
 {
     const rung_graph *g = p->graph;
     rungi_device_kind kind = p->device->backend->kind;
-    const rungi_kernel *alone = rungi_kernel_choose(b, kind, rungi_plan_policy(p), NULL);
+    rungi_policy policy = rungi_plan_policy(p);
+    struct rungi_halves halves;
+    const rungi_kernel *alone = rungi_halves_choose(b, kind, policy, NULL, &halves);
     bool made_of_b = g->nodes.data[a->node].in[0] == g->nodes.data[b->node].out[0];
     *can_out = false;
     for (int with = !made_of_b; with < 2 && !*can_out; with++) {
         RUNG_CHECK(join(p, a, b, with, joined), RUNG_NO_MEMORY, "no memory for a plan");
-        const rungi_kernel *kernel = rungi_kernel_choose(joined, kind, rungi_plan_policy(p), NULL);
+        const rungi_kernel *kernel = rungi_halves_choose(joined, kind, policy, NULL, &halves);
         *can_out = kernel && kernel == alone && kernel->kind != RUNGI_REFERENCE;
     }
     return RUNG_OK;

@@ -53,6 +53,7 @@ const rungi_op rungi_op_avg_pool2d = {
     .max_in = 1,
     .n_out = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_IMAGE,
     .infer = infer,
     .describe = rungi_pool_describe,

@@ -183,6 +183,7 @@ const rungi_op rungi_op_batch_norm = {
     .n_out = 1,
     .n_hidden = 2,
     .precision = RUNGI_FOLLOW,
+    .stays = ~(uint32_t)(1 << RUNGI_BN_X),
     .layouts = RUNGI_LAYOUTS_IMAGE,
     .infer = infer,
     .check = check,

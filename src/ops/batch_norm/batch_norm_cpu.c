@@ -21,10 +21,11 @@ struct work {
     const rungi_bn_loops *loops;
     rungi_bn_cut cut;
     rungi_bn_scratch s;
-    const float *x, *weight, *bias, *res, *gy, *mean, *var;
-    float *y, *gx, *gweight, *gbias;
+    rungi_bn_array x, res, y, gy, gx;
+    const float *weight, *bias, *mean, *var;
+    float *gweight, *gbias;
     double eps;
-    rungi_bn_gate gate;
+    rungi_bn_gates gates;
     bool of_batch, relu, sums;
     double count;              // values per channel: of all ranks, once they have met
     const double *sum1, *sum2; // backward: the sums of all ranks
@@ -54,7 +55,7 @@ static work work_of(const rungi_call *c, const rungi_bn_loops *loops)
     w.s = rungi_bn_scratch_of(&w.cut, c->workspace);
     w.of_batch = rungi_batch_norm_of_batch(c->q);
     w.count = (double)w.cut.total;
-    w.x = given(c, RUNGI_BN_X);
+    w.x = rungi_bn_array_of(c, &c->q->in[RUNGI_BN_X]);
     w.weight = given(c, RUNGI_BN_WEIGHT);
     return w;
 }
@@ -124,7 +125,7 @@ static float scale_of(const work *w, int64_t channel, float var)
 
 static void forward_first(const work *w, int64_t chunk, int64_t tile)
 {
-    rungi_bn_take_moments(&w->cut, &w->s, w->loops, w->x, chunk, tile);
+    rungi_bn_take_moments(&w->cut, &w->s, w->loops, &w->x, chunk, tile);
 }
 
 static void forward_merge(const work *w, int64_t begin, int64_t end)
@@ -161,10 +162,21 @@ static void forward_numbers(const work *w, int64_t begin, int64_t end)
 static void forward_second(const work *w, int64_t chunk, int64_t tile)
 {
     rungi_bn_walk walk = rungi_bn_walk_of(&w->cut, chunk, tile);
-    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);)
-        w->loops->normalize(w->x + p.at, w->res ? w->res + p.at : NULL, w->y + p.at, p.rows,
-                            w->cut.form.lanes, w->s.number[0] + p.channel,
-                            w->s.number[1] + p.channel, w->s.number[2] + p.channel, w->relu);
+    int64_t lanes = w->cut.form.lanes;
+    float room[3][RUNGI_BN_ROOM];
+    for (rungi_bn_piece p; rungi_bn_next(&walk, &p);) {
+        int64_t block = rungi_bn_block(&w->x, p.rows, lanes);
+        for (int64_t r = 0; r < p.rows; r += block) {
+            int64_t rows = p.rows - r < block ? p.rows - r : block;
+            int64_t at = p.at + r * lanes, n = rows * lanes;
+            float *y = rungi_bn_target(&w->y, at, room[2]);
+            w->loops->normalize(rungi_bn_read(&w->x, at, n, room[0]),
+                                rungi_bn_read(&w->res, at, n, room[1]), y, rows, lanes,
+                                w->s.number[0] + p.channel, w->s.number[1] + p.channel,
+                                w->s.number[2] + p.channel, w->relu);
+            rungi_bn_write(&w->y, at, n, y);
+        }
+    }
 }
 
 static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
@@ -178,10 +190,10 @@ static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
         w.mean = rungi_ptr(c, &q->out[RUNGI_BN_MEAN]);
         w.var = rungi_ptr(c, &q->out[RUNGI_BN_VAR]);
     }
-    w.y = rungi_ptr(c, &q->out[0]);
+    w.y = rungi_bn_array_of(c, &q->out[0]);
     if (q->n_fused && q->fused[0].n_in == 2)
-        w.res = rungi_ptr(c, &q->fused[0].in[1]);
-    w.relu = q->n_fused > (w.res ? 1 : 0);
+        w.res = rungi_bn_array_of(c, &q->fused[0].in[1]);
+    w.relu = q->n_fused > (w.res.data ? 1 : 0);
     w.sums = w.of_batch && !rungi_bn_has_moments(q);
     w.first = forward_first;
     w.merge = forward_merge;
@@ -195,7 +207,8 @@ static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
 
 static void backward_first(const work *w, int64_t chunk, int64_t tile)
 {
-    rungi_bn_take_gradients(&w->cut, &w->s, w->loops, w->x, w->gy, &w->gate, w->mean, chunk, tile);
+    rungi_bn_take_gradients(&w->cut, &w->s, w->loops, &w->x, &w->gy, &w->gates, w->mean, chunk,
+                            tile);
 }
 
 static void backward_merge(const work *w, int64_t begin, int64_t end)
@@ -240,11 +253,21 @@ static void backward_numbers(const work *w, int64_t begin, int64_t end)
 static void backward_second(const work *w, int64_t chunk, int64_t tile)
 {
     rungi_bn_walk walk = rungi_bn_walk_of(&w->cut, chunk, tile);
+    int64_t lanes = w->cut.form.lanes;
+    float room[4][RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&walk, &p);) {
-        rungi_bn_gate gate = rungi_bn_gate_at(&w->gate, &p);
-        w->loops->grad(w->x + p.at, w->gy + p.at, &gate, w->gx + p.at, p.rows, w->cut.form.lanes,
-                       w->mean + p.channel, w->s.number[0] + p.channel, w->s.number[1] + p.channel,
-                       w->s.number[2] + p.channel, !w->of_batch);
+        int64_t block = rungi_bn_block(&w->x, p.rows, lanes);
+        for (int64_t r = 0; r < p.rows; r += block) {
+            int64_t rows = p.rows - r < block ? p.rows - r : block;
+            int64_t at = p.at + r * lanes, n = rows * lanes;
+            rungi_bn_gate gate = rungi_bn_gate_at(&w->gates, &p, at, n, room[0]);
+            float *gx = rungi_bn_target(&w->gx, at, room[3]);
+            w->loops->grad(rungi_bn_read(&w->x, at, n, room[1]),
+                           rungi_bn_read(&w->gy, at, n, room[2]), &gate, gx, rows, lanes,
+                           w->mean + p.channel, w->s.number[0] + p.channel,
+                           w->s.number[1] + p.channel, w->s.number[2] + p.channel, !w->of_batch);
+            rungi_bn_write(&w->gx, at, n, gx);
+        }
     }
 }
 
@@ -255,16 +278,16 @@ static void set_gate(work *w)
     const rungi_query *q = w->call->q;
     if (!q->n_fused)
         return;
-    w->gate.y = rungi_ptr(w->call, q->fused[0].out);
-    if (w->gate.y)
+    w->gates.y = rungi_bn_array_of(w->call, q->fused[0].out);
+    if (w->gates.y.data)
         return;
     const float *bias = given(w->call, RUNGI_BN_BIAS);
     for (int64_t k = 0; k < rungi_bn_channels(&w->cut.form); k++) {
         w->s.number[3][k] = scale_of(w, k, w->var[k]);
         w->s.number[4][k] = bias ? bias[k] : 0;
     }
-    w->gate.scale = w->s.number[3];
-    w->gate.bias = w->s.number[4];
+    w->gates.gate.scale = w->s.number[3];
+    w->gates.gate.bias = w->s.number[4];
 }
 
 static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
@@ -273,8 +296,8 @@ static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
     work w = work_of(c, loops);
     w.mean = rungi_ptr(c, &q->out[RUNGI_BN_MEAN]);
     w.var = rungi_ptr(c, &q->out[RUNGI_BN_VAR]);
-    w.gy = rungi_ptr(c, &q->gout[0]);
-    w.gx = wanted(c, RUNGI_BN_X);
+    w.gy = rungi_bn_array_of(c, &q->gout[0]);
+    w.gx = rungi_bn_array_of(c, &q->gin[RUNGI_BN_X]);
     w.gweight = wanted(c, RUNGI_BN_WEIGHT);
     w.gbias = wanted(c, RUNGI_BN_BIAS);
     set_gate(&w);
@@ -285,7 +308,7 @@ static rung_status backward(const rungi_call *c, const rungi_bn_loops *loops)
     w.merge = backward_merge;
     w.meet = meets(c) ? backward_meet : NULL;
     w.numbers = backward_numbers;
-    w.second = w.gx ? backward_second : NULL;
+    w.second = w.gx.data ? backward_second : NULL;
     return run(&w);
 }
 
@@ -303,24 +326,50 @@ static bool can_fuse(const rungi_query *q, rungi_reason *why)
     return true;
 }
 
+// float32 images, or of 16 bits all of them; numbers by channel are float32.
+static bool takes(const rungi_query *q, rungi_reason *why)
+{
+    const rungi_operand *x = &q->in[RUNGI_BN_X], *images[] = {&q->out[0], NULL, NULL, NULL};
+    if (!rungi_query_has_halves(q))
+        return rungi_f32_only(q, why);
+    if (q->pass != RUNGI_FORWARD)
+        images[0] = &q->gout[0], images[1] = &q->gin[RUNGI_BN_X];
+    if (q->n_fused)
+        images[2] = q->pass != RUNGI_FORWARD ? q->fused[0].out
+                    : q->fused[0].n_in == 2  ? &q->fused[0].in[1]
+                                             : NULL;
+    for (int i = 0; i < 3; i++)
+        if (images[i] && images[i]->buffer >= 0 && images[i]->dtype != x->dtype)
+            return rungi_refuse(why, "images of several dtypes");
+    rungi_bn_form form = rungi_bn_form_of(x);
+    if (form.lanes > RUNGI_BN_ROOM)
+        return rungi_refuse(why, "more than %d channels of 16 bits side by side", RUNGI_BN_ROOM);
+    return true;
+}
+
 static bool can_run(const rungi_query *q, rungi_reason *why)
 {
-    return can_fuse(q, why) && rungi_f32_only(q, why);
+    return can_fuse(q, why) && takes(q, why);
 }
 
 static bool back_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_fuses_relu(q, why) && rungi_f32_only(q, why);
+    return rungi_fuses_relu(q, why) && takes(q, why);
+}
+
+static bool with_avx2(const rungi_query *q, rungi_reason *why)
+{
+    return q->isa >= RUNG_ISA_AVX2 || rungi_refuse(why, "needs AVX2");
 }
 
 static bool back_avx2_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_fuses_relu(q, why) && rungi_f32_avx2(q, why);
+    return with_avx2(q, why) && back_can_run(q, why);
 }
 
 static bool avx2_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return can_fuse(q, why) && rungi_f32_avx2(q, why);
+    return with_avx2(q, why) && can_run(q, why);
 }
 
 static rung_status create(const rungi_query *q, rungi_setup *setup)
@@ -352,24 +401,28 @@ static rung_status backward_avx2(const rungi_call *c)
 
 static const rungi_kernel sweeps_avx2 = {.name = "sweeps_avx2",
                                          .kind = RUNGI_OWN,
+                                         .halves = true,
                                          .can_run = avx2_can_run,
                                          .fuses = true,
                                          .create = create,
                                          .run = forward_avx2};
 static const rungi_kernel sweeps = {.name = "sweeps",
                                     .kind = RUNGI_OWN,
+                                    .halves = true,
                                     .can_run = can_run,
                                     .fuses = true,
                                     .create = create,
                                     .run = forward_cpu};
 static const rungi_kernel sweeps_back_avx2 = {.name = "sweeps_avx2",
                                               .kind = RUNGI_OWN,
+                                              .halves = true,
                                               .can_run = back_avx2_can_run,
                                               .fuses = true,
                                               .create = create,
                                               .run = backward_avx2};
 static const rungi_kernel sweeps_back = {.name = "sweeps",
                                          .kind = RUNGI_OWN,
+                                         .halves = true,
                                          .can_run = back_can_run,
                                          .fuses = true,
                                          .create = create,

@@ -82,22 +82,29 @@ static rung_status create_reference(const rungi_query *q, rungi_setup *setup)
     return RUNG_OK;
 }
 
+// Where they are kept, what is kept counts: a step that is done again reads that.
+static double moment(const rungi_call *c, int output, int64_t channel, double value)
+{
+    keep(c, output, channel, value);
+    return c->q->out[output].buffer >= 0 ? kept(c, output, channel) : value;
+}
+
 static rung_status forward_reference(const rungi_call *c)
 {
     const rungi_query *q = c->q;
     const rungi_batch_norm_attr *a = q->attr;
     rungi_bn_form f = rungi_bn_form_of(&q->in[0]);
     double *numbers = c->workspace;
-    const double *mean = numbers + RUNGI_BN_FIRST, *var = mean + rungi_bn_channels(&f);
+    const double *means = numbers + RUNGI_BN_FIRST, *vars = means + rungi_bn_channels(&f);
     RUNG_TRY(find_moments(c, &f, numbers));
     for (int64_t channel = 0; channel < rungi_bn_channels(&f); channel++) {
-        keep(c, RUNGI_BN_MEAN, channel, mean[channel]);
-        keep(c, RUNGI_BN_VAR, channel, var[channel]);
-        double scale = number(c, RUNGI_BN_WEIGHT, channel, 1) / sqrt(var[channel] + a->eps);
+        double mean = moment(c, RUNGI_BN_MEAN, channel, means[channel]);
+        double var = moment(c, RUNGI_BN_VAR, channel, vars[channel]);
+        double scale = number(c, RUNGI_BN_WEIGHT, channel, 1) / sqrt(var + a->eps);
         double bias = number(c, RUNGI_BN_BIAS, channel, 0);
         for (int64_t r = 0; r < rungi_bn_count(&f); r++)
             put(c, &q->out[0], &f, channel, r,
-                (at(c, &q->in[0], &f, channel, r) - mean[channel]) * scale + bias);
+                (at(c, &q->in[0], &f, channel, r) - mean) * scale + bias);
     }
     return RUNG_OK;
 }

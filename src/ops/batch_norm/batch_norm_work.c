@@ -77,6 +77,43 @@ bool rungi_bn_next(rungi_bn_walk *w, rungi_bn_piece *piece)
     return true;
 }
 
+// ---- values of 16 bits ------------------------------------------------------------------------
+
+rungi_bn_array rungi_bn_array_of(const rungi_call *c, const rungi_operand *o)
+{
+    return (rungi_bn_array){rungi_ptr(c, o), o->dtype, rungi_half_loops_for(c->q->isa)};
+}
+
+int64_t rungi_bn_block(const rungi_bn_array *x, int64_t rows, int64_t lanes)
+{
+    enum { SUMMED = 32 }; // rows that the loops sum in float32: so nothing shows in their result
+    int64_t most = RUNGI_BN_ROOM / lanes;
+    if (!rungi_dtype_is_half(x->dtype) || most >= rows)
+        return rows;
+    return most > SUMMED ? most / SUMMED * SUMMED : most;
+}
+
+const float *rungi_bn_read(const rungi_bn_array *a, int64_t at, int64_t count, float *room)
+{
+    if (!a->data)
+        return NULL;
+    if (!rungi_dtype_is_half(a->dtype))
+        return (const float *)a->data + at;
+    rungi_widen_of(a->half, a->dtype)((const uint16_t *)a->data + at, room, count);
+    return room;
+}
+
+float *rungi_bn_target(const rungi_bn_array *a, int64_t at, float *room)
+{
+    return rungi_dtype_is_half(a->dtype) ? room : (float *)a->data + at;
+}
+
+void rungi_bn_write(const rungi_bn_array *a, int64_t at, int64_t count, const float *from)
+{
+    if (rungi_dtype_is_half(a->dtype))
+        rungi_narrow_of(a->half, a->dtype)(from, (uint16_t *)a->data + at, count);
+}
+
 void rungi_bn_channels_of(const rungi_bn_cut *cut, int64_t tile, int64_t *begin, int64_t *end)
 {
     int64_t channels = rungi_bn_channels(&cut->form), width = cut->tile * cut->form.lanes;
@@ -102,18 +139,19 @@ static void clear(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t ch
 // The shift of a chunk is the mean of its first 16 rows. These are part of the chunk, so its
 // variance is at least 16 / n of the squared distance between shift and mean: taking that distance
 // out of the sum of squares loses at most a factor of n / 16 in accuracy, whatever the data.
-static void take_shifts(const rungi_bn_cut *cut, const rungi_bn_scratch *s, const float *x,
+static void take_shifts(const rungi_bn_cut *cut, const rungi_bn_scratch *s, const rungi_bn_array *x,
                         int64_t chunk, int64_t tile)
 {
     rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
     int64_t lanes = cut->form.lanes;
+    float room[RUNGI_BN_ROOM];
     int64_t end = w.row + FIRST_ROWS < w.end ? w.row + FIRST_ROWS : w.end;
     for (int64_t g = w.first; g < w.last; g++) {
         float *shift = s->shift + chunk * rungi_bn_channels(&cut->form) + g * lanes;
         for (int64_t l = 0; l < lanes; l++)
             shift[l] = 0;
         for (int64_t r = w.row; r < end; r++) {
-            const float *row = x + rungi_bn_at(&cut->form, g, r);
+            const float *row = rungi_bn_read(x, rungi_bn_at(&cut->form, g, r), lanes, room);
             for (int64_t l = 0; l < lanes; l++)
                 shift[l] += row[l];
         }
@@ -123,14 +161,22 @@ static void take_shifts(const rungi_bn_cut *cut, const rungi_bn_scratch *s, cons
 }
 
 void rungi_bn_take_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
-                           const rungi_bn_loops *loops, const float *x, int64_t chunk, int64_t tile)
+                           const rungi_bn_loops *loops, const rungi_bn_array *x, int64_t chunk,
+                           int64_t tile)
 {
     take_shifts(cut, s, x, chunk, tile);
     clear(cut, s, chunk, tile);
     rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
-    for (rungi_bn_piece p; rungi_bn_next(&w, &p);)
-        loops->sums(x + p.at, p.rows, cut->form.lanes, s->shift + p.cell, s->s1 + p.cell,
-                    s->s2 + p.cell);
+    int64_t lanes = cut->form.lanes;
+    float room[RUNGI_BN_ROOM];
+    for (rungi_bn_piece p; rungi_bn_next(&w, &p);) {
+        int64_t block = rungi_bn_block(x, p.rows, lanes);
+        for (int64_t r = 0; r < p.rows; r += block) {
+            int64_t rows = p.rows - r < block ? p.rows - r : block;
+            loops->sums(rungi_bn_read(x, p.at + r * lanes, rows * lanes, room), rows, lanes,
+                        s->shift + p.cell, s->s1 + p.cell, s->s2 + p.cell);
+        }
+    }
 }
 
 void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
@@ -164,24 +210,33 @@ void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, 
 
 // ---- gradients --------------------------------------------------------------------------------
 
-rungi_bn_gate rungi_bn_gate_at(const rungi_bn_gate *gate, const rungi_bn_piece *piece)
+rungi_bn_gate rungi_bn_gate_at(const rungi_bn_gates *gates, const rungi_bn_piece *piece, int64_t at,
+                               int64_t count, float *room)
 {
-    return (rungi_bn_gate){.y = gate->y ? gate->y + piece->at : NULL,
+    const rungi_bn_gate *gate = &gates->gate;
+    return (rungi_bn_gate){.y = rungi_bn_read(&gates->y, at, count, room),
                            .scale = gate->scale ? gate->scale + piece->channel : NULL,
                            .bias = gate->bias ? gate->bias + piece->channel : NULL};
 }
 
 void rungi_bn_take_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
-                             const rungi_bn_loops *loops, const float *x, const float *gy,
-                             const rungi_bn_gate *gate, const float *mean, int64_t chunk,
-                             int64_t tile)
+                             const rungi_bn_loops *loops, const rungi_bn_array *x,
+                             const rungi_bn_array *gy, const rungi_bn_gates *gates,
+                             const float *mean, int64_t chunk, int64_t tile)
 {
     clear(cut, s, chunk, tile);
     rungi_bn_walk w = rungi_bn_walk_of(cut, chunk, tile);
+    int64_t lanes = cut->form.lanes;
+    float room[3][RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&w, &p);) {
-        rungi_bn_gate at = rungi_bn_gate_at(gate, &p);
-        loops->grad_sums(x + p.at, gy + p.at, &at, p.rows, cut->form.lanes, mean + p.channel,
-                         s->s1 + p.cell, s->s2 + p.cell);
+        int64_t block = rungi_bn_block(x, p.rows, lanes);
+        for (int64_t r = 0; r < p.rows; r += block) {
+            int64_t rows = p.rows - r < block ? p.rows - r : block;
+            int64_t at = p.at + r * lanes, n = rows * lanes;
+            rungi_bn_gate gate = rungi_bn_gate_at(gates, &p, at, n, room[0]);
+            loops->grad_sums(rungi_bn_read(x, at, n, room[1]), rungi_bn_read(gy, at, n, room[2]),
+                             &gate, rows, lanes, mean + p.channel, s->s1 + p.cell, s->s2 + p.cell);
+        }
     }
 }
 

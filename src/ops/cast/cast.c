@@ -98,8 +98,9 @@ static bool not_fused(const rungi_query *q, rungi_reason *why)
 }
 
 static const rungi_kernel plain = {
-    .name = "plain", .kind = RUNGI_OWN, .can_run = not_fused, .run = forward_run};
-static const rungi_kernel plain_back = {.name = "plain", .kind = RUNGI_OWN, .run = backward_run};
+    .name = "plain", .kind = RUNGI_OWN, .halves = true, .can_run = not_fused, .run = forward_run};
+static const rungi_kernel plain_back = {
+    .name = "plain", .kind = RUNGI_OWN, .halves = true, .run = backward_run};
 static const rungi_kernel reference = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_back = {.name = "reference", .run = backward_reference};
 static const rungi_kernel *const forward_cpu[] = {&plain, &reference, NULL};

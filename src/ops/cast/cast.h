@@ -2,10 +2,12 @@
 #ifndef RUNGI_OPS_CAST_H
 #define RUNGI_OPS_CAST_H
 
-#include "rung/tensor.h"
+#include "ops/op.h"
 
 typedef struct rungi_cast_attr {
     rung_dtype to;
 } rungi_cast_attr;
+
+extern const rungi_op rungi_op_cast;
 
 #endif

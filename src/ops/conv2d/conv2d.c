@@ -78,6 +78,7 @@ const rungi_op rungi_op_conv2d = {
     .max_in = 3,
     .n_out = 1,
     .precision = RUNGI_LOW,
+    .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_IMAGE,
     .infer = infer,
     .describe = describe,

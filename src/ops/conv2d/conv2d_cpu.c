@@ -160,9 +160,7 @@ static const rungi_kernel reference_data = {.name = "reference", .run = data_ref
 
 static bool onednn_can_run(const rungi_query *q, rungi_reason *why)
 {
-    if (q->in[0].dtype != RUNG_F32)
-        return rungi_refuse(why, "float32 only");
-    return rungi_dnn_can_fuse(q, why);
+    return rungi_dnn_takes(q, why) && rungi_dnn_can_fuse(q, why);
 }
 
 static bool onednn_weight_can_run(const rungi_query *q, rungi_reason *why)
@@ -214,6 +212,7 @@ static rung_status onednn_data_create(const rungi_query *q, rungi_setup *setup)
 }
 
 static const rungi_kernel onednn_forward = {.name = "onednn",
+                                            .halves = true,
                                             .kind = RUNGI_LIBRARY,
                                             .fuses = true,
                                             .can_run = onednn_can_run,
@@ -221,12 +220,14 @@ static const rungi_kernel onednn_forward = {.name = "onednn",
                                             .destroy = rungi_dnn_destroy,
                                             .run = rungi_dnn_run};
 static const rungi_kernel onednn_weight = {.name = "onednn",
+                                           .halves = true,
                                            .kind = RUNGI_LIBRARY,
                                            .can_run = onednn_weight_can_run,
                                            .create = onednn_weight_create,
                                            .destroy = rungi_dnn_destroy,
                                            .run = rungi_dnn_run};
 static const rungi_kernel onednn_data = {.name = "onednn",
+                                         .halves = true,
                                          .kind = RUNGI_LIBRARY,
                                          .can_run = onednn_can_run,
                                          .create = onednn_data_create,

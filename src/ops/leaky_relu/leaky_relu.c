@@ -55,6 +55,7 @@ const rungi_op rungi_op_leaky_relu = {
     .max_in = 1,
     .n_out = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_SAME,
     .infer = infer,
     .describe = describe,

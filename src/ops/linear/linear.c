@@ -77,6 +77,8 @@ const rungi_op rungi_op_linear = {
     .max_in = 3,
     .n_out = 1,
     .precision = RUNGI_LOW,
+    .by_sample = 1 << 0,
+    .by_feature = true,
     .infer = infer,
     .flops = flops,
     .forward = {.name = "forward", .kernels = {rungi_linear_forward_cpu}},

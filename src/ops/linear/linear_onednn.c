@@ -19,7 +19,7 @@ static bool weight_prefers(const rungi_query *q)
 
 static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_dnn_can_fuse(q, why) && rungi_f32_only(q, why);
+    return rungi_dnn_can_fuse(q, why) && rungi_dnn_takes(q, why);
 }
 
 static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
@@ -37,7 +37,7 @@ static bool weight_can_run(const rungi_query *q, rungi_reason *why)
 {
     if (q->gin[1].buffer < 0)
         return rungi_refuse(why, "the gradient of the bias alone is not offered");
-    return rungi_f32_only(q, why);
+    return rungi_dnn_takes(q, why);
 }
 
 static rung_status weight_create(const rungi_query *q, rungi_setup *setup)
@@ -50,13 +50,24 @@ static rung_status weight_create(const rungi_query *q, rungi_setup *setup)
     return rungi_dnn_matmul_create(q, &m, setup);
 }
 
+static void sum_rows_bf16(const uint16_t *gy, float *gb, int64_t rows, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        gb[i] = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            gb[i] += rung_bf16_to_f32(gy[r * n + i]);
+}
+
 static rung_status weight_run(const rungi_call *c)
 {
     const rungi_query *q = c->q;
     rungi_linear_sizes s = rungi_linear_sizes_of(q);
     float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
-    if (gb)
+    if (gb && q->gout[0].dtype == RUNG_F32)
         rungi_linear_sum_rows(rungi_ptr(c, &q->gout[0]), gb, s.rows, s.out);
+    else if (gb)
+        sum_rows_bf16(rungi_ptr(c, &q->gout[0]), gb, s.rows, s.out);
     return rungi_dnn_run(c);
 }
 
@@ -71,6 +82,7 @@ static rung_status data_create(const rungi_query *q, rungi_setup *setup)
 }
 
 const rungi_kernel rungi_linear_forward_onednn = {.name = "onednn",
+                                                  .halves = true,
                                                   .kind = RUNGI_LIBRARY,
                                                   .can_run = forward_can_run,
                                                   .prefers = prefers_few_rows,
@@ -79,6 +91,7 @@ const rungi_kernel rungi_linear_forward_onednn = {.name = "onednn",
                                                   .destroy = rungi_dnn_destroy,
                                                   .run = rungi_dnn_run};
 const rungi_kernel rungi_linear_weight_onednn = {.name = "onednn",
+                                                 .halves = true,
                                                  .kind = RUNGI_LIBRARY,
                                                  .can_run = weight_can_run,
                                                  .prefers = weight_prefers,
@@ -86,8 +99,9 @@ const rungi_kernel rungi_linear_weight_onednn = {.name = "onednn",
                                                  .destroy = rungi_dnn_destroy,
                                                  .run = weight_run};
 const rungi_kernel rungi_linear_data_onednn = {.name = "onednn",
+                                               .halves = true,
                                                .kind = RUNGI_LIBRARY,
-                                               .can_run = rungi_f32_only,
+                                               .can_run = rungi_dnn_takes,
                                                .prefers = prefers_few_rows,
                                                .create = data_create,
                                                .destroy = rungi_dnn_destroy,

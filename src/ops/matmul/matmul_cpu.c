@@ -81,7 +81,7 @@ static bool onednn_can_run(const rungi_query *q, rungi_reason *why)
     rungi_matmul_fold(&p);
     if (batch_of(&p).sums)
         return rungi_refuse(why, "does not sum over a batch");
-    return rungi_dnn_can_fuse(q, why) && rungi_f32_only(q, why);
+    return rungi_dnn_can_fuse(q, why) && rungi_dnn_takes(q, why);
 }
 
 // Measured on Zen 3 (oneDNN 2.6.3, OpenBLAS 0.3.21): oneDNN is 1.1 to 1.5 times as fast for batches
@@ -156,6 +156,7 @@ static const rungi_kernel openblas = {
     .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = openblas_run};
 static const rungi_kernel onednn = {.name = "onednn",
                                     .kind = RUNGI_LIBRARY,
+                                    .halves = true,
                                     .can_run = onednn_can_run,
                                     .prefers = onednn_prefers,
                                     .fuses = true,

@@ -50,6 +50,7 @@ const rungi_op rungi_op_max_pool2d = {
     .n_out = 1,
     .n_hidden = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_IMAGE,
     .infer = infer,
     .describe = rungi_pool_describe,

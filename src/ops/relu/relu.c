@@ -31,6 +31,7 @@ const rungi_op rungi_op_relu = {
     .max_in = 1,
     .n_out = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_SAME,
     .infer = rungi_unary_infer,
     .forward = {.name = "forward", .in_place = true, .kernels = {rungi_unary_forward_cpu}},

@@ -74,7 +74,7 @@ static rung_status onednn_create(const rungi_query *q, rungi_setup *setup)
 }
 
 static const rungi_kernel copy = {
-    .name = "copy", .kind = RUNGI_OWN, .can_run = copy_can_run, .run = copy_run};
+    .name = "copy", .kind = RUNGI_OWN, .halves = true, .can_run = copy_can_run, .run = copy_run};
 static const rungi_kernel onednn = {.name = "onednn",
                                     .kind = RUNGI_LIBRARY,
                                     .can_run = onednn_can_run,
@@ -93,6 +93,7 @@ const rungi_op rungi_op_reorder = {
     .max_in = 1,
     .n_out = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0,
     .infer = infer,
     .flops = flops,
     .forward = {.name = "forward", .kernels = {kernels}},

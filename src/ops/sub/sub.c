@@ -58,6 +58,7 @@ const rungi_op rungi_op_sub = {
     .max_in = 2,
     .n_out = 1,
     .precision = RUNGI_FOLLOW,
+    .by_sample = 1 << 0 | 1 << 1,
     .layouts = RUNGI_LAYOUTS_SAME,
     .infer = rungi_binary_infer,
     .forward = {.name = "forward", .in_place = true, .kernels = {rungi_binary_forward_cpu}},
