@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters the loss does not depend on: known from the graph, before anything runs.
+// Which parameters the loss does not depend on, or in a part of a graph what follows: known from the graph, before anything runs.
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -21,6 +21,8 @@ rung_status rungi_graph_gradients(const rung_graph *g, bool **reached_out)
     bool *reached = calloc(g->values.count + 1, sizeof *reached);
     RUNG_CHECK(reached, RUNG_NO_MEMORY, "no memory to look through a graph");
     reached[g->loss] = g->loss != 0;
+    for (size_t i = 0; i < g->outputs.count; i++) // of a part of a graph
+        reached[g->outputs.data[i].value] |= g->outputs.data[i].seeded;
     for (size_t k = g->nodes.count; k-- > 0;) {
         const rungi_node *node = &g->nodes.data[k];
         bool any = false;
