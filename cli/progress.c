@@ -223,6 +223,7 @@ void cli_progress_close(cli_progress *p)
 {
     clear_line(p);
     summarize(p);
+    free(p->devices);
     free(p->workers);
-    p->workers = NULL;
+    p->devices = p->workers = NULL;
 }
