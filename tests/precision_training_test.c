@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // Training in 16 bits: as good as in float32, the same bits where those are promised, and what
 // fp16's loss scale does to a run. Cases C46, C47 and C62.
 #include "training.h"

@@ -94,7 +94,8 @@ rung_shape rungi_shape_resolve(const rung_graph *g, const rung_shape *shape, con
 // Index of the symbol that a dimension stands for, or -1.
 int rungi_symbol_index(const rung_graph *g, int64_t dim);
 
-// By value: does the loss's gradient, or one that is given to an output, reach it? The caller frees *reached_out.
+// By value: does the loss's gradient, or one that is given to an output, reach it? The caller frees
+// *reached_out.
 rung_status rungi_graph_gradients(const rung_graph *g, bool **reached_out);
 // By value id: does a trainable parameter, or an input whose gradient is wanted, lie behind it?
 void rungi_graph_wanted(const rung_graph *g, bool *wanted);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters the loss does not depend on, or in a part of a graph what follows: known from the graph, before anything runs.
+// Which parameters the loss does not depend on, or in a part of a graph what follows: known from
+// the graph, before anything runs.
 #include <stdlib.h>
 
 #include "base/error.h"
