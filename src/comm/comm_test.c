@@ -116,6 +116,27 @@ static void many_calls_may_be_under_way(void **state)
     assert_ok(rank_threads(3, NULL, many_started, NULL));
 }
 
+// Calls between two ranks that follow each other closely, each of another label and size: the
+// sender looks at its peer's call while that may be at its next one.
+static rung_status close_together(rungi_comm *comm, void *arg)
+{
+    (void)arg;
+    static const char *const labels[] = {"parameters", "buffers", "state"};
+    char data[256] = {0};
+    for (int i = 0; i < 20000; i++) {
+        uint64_t bytes = (uint64_t)(i % 3) * 100;
+        RUNG_TRY(rungi_comm_rank(comm) ? rungi_comm_send(comm, data, bytes, 0, labels[i % 3])
+                                       : rungi_comm_receive(comm, data, bytes, 1, labels[i % 3]));
+    }
+    return RUNG_OK;
+}
+
+static void calls_may_follow_closely(void **state)
+{
+    (void)state;
+    assert_ok(rank_threads(2, NULL, close_together, NULL));
+}
+
 // ---- arguments --------------------------------------------------------------------------------
 
 static void arguments_are_checked(void **state)
@@ -153,6 +174,7 @@ int main(void)
         cmocka_unit_test(parts_cover_all_elements_in_units),
         cmocka_unit_test(special_values_are_kept),
         cmocka_unit_test(many_calls_may_be_under_way),
+        cmocka_unit_test(calls_may_follow_closely),
         cmocka_unit_test(arguments_are_checked),
     };
     return RUN_TESTS(tests);

@@ -88,11 +88,12 @@ void rungi_shm_post(rungi_shm_line *line, const rungi_comm_what *what, uint64_t 
 {
     uint64_t label[RUNGI_SHM_LABEL / 8] = {0};
     memcpy(label, what->label, strnlen(what->label, RUNGI_SHM_LABEL - 1));
-    atomic_store_explicit(&line->what, rungi_comm_pack(what), memory_order_relaxed);
-    atomic_store_explicit(&line->bytes, what->bytes, memory_order_relaxed);
-    atomic_store_explicit(&line->address, address, memory_order_relaxed);
+    // Released one by one: who sees a part of this call also sees the flag of the one before.
+    atomic_store_explicit(&line->what, rungi_comm_pack(what), memory_order_release);
+    atomic_store_explicit(&line->bytes, what->bytes, memory_order_release);
+    atomic_store_explicit(&line->address, address, memory_order_release);
     for (int i = 0; i < RUNGI_SHM_LABEL / 8; i++)
-        atomic_store_explicit(&line->label[i], label[i], memory_order_relaxed);
+        atomic_store_explicit(&line->label[i], label[i], memory_order_release);
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
@@ -100,11 +101,11 @@ void rungi_shm_describe(const rungi_shm_line *line, int parts, rungi_comm_what *
                         char label[RUNGI_SHM_LABEL])
 {
     uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
-    rungi_comm_unpack(atomic_load_explicit(&line->what, memory_order_relaxed), what_out);
-    what_out->bytes = atomic_load_explicit(&line->bytes, memory_order_relaxed);
+    rungi_comm_unpack(atomic_load_explicit(&line->what, memory_order_acquire), what_out);
+    what_out->bytes = atomic_load_explicit(&line->bytes, memory_order_acquire);
     what_out->sequence = (flag >> RUNGI_SHM_STEPS) / (uint64_t)parts;
     for (int i = 0; i < RUNGI_SHM_LABEL / 8; i++) {
-        uint64_t word = atomic_load_explicit(&line->label[i], memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(&line->label[i], memory_order_acquire);
         memcpy(label + 8 * i, &word, sizeof word);
     }
     what_out->label = label;
