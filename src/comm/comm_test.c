@@ -123,7 +123,7 @@ static rung_status close_together(rungi_comm *comm, void *arg)
     (void)arg;
     static const char *const labels[] = {"parameters", "buffers", "state"};
     char data[256] = {0};
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 3000; i++) {
         uint64_t bytes = (uint64_t)(i % 3) * 100;
         RUNG_TRY(rungi_comm_rank(comm) ? rungi_comm_send(comm, data, bytes, 0, labels[i % 3])
                                        : rungi_comm_receive(comm, data, bytes, 1, labels[i % 3]));
