@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
 // Runs with train.accumulate, and what is logged of gradients: cases C33, C89, C29.
-#include "training.h"
+#include "watched_run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,42 +29,6 @@
     "schedule: {name: cosine, unit: step}\n"                   \
     "train: {epochs: 2, log_every: 1}\n"
 
-typedef struct seen {
-    rung_trainer *trainer;
-    int64_t stop_at; // 0: not
-    int64_t steps, samples, seen_once, evaluated;
-    double losses[16], rates[16];
-} seen;
-
-static void note(void *user, const rung_train_event *e)
-{
-    seen *s = user;
-    if (e->kind == RUNG_EVENT_EPOCH)
-        s->seen_once = e->seen_once;
-    if (e->kind == RUNG_EVENT_EVAL)
-        s->evaluated = e->evaluated;
-    if (e->kind != RUNG_EVENT_STEP)
-        return;
-    s->losses[e->step] = e->loss;
-    s->rates[e->step] = e->lr;
-    s->steps = e->step;
-    s->samples = e->samples;
-    if (s->stop_at && e->step >= s->stop_at)
-        rung_trainer_stop(s->trainer);
-}
-
-static rung_status train(rung_context *context, const char *const *overrides, const char *run,
-                         seen *s)
-{
-    rung_config *config = training_config(context, DATA, overrides);
-    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
-    if (status == RUNG_OK)
-        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
-    rung_trainer_destroy(&s->trainer);
-    rung_config_destroy(&config);
-    return status;
-}
-
 // A batch of 16 as it is, by two ranks, in rounds, and by two ranks in rounds: the same losses,
 // rates and steps.
 static void the_batch_may_be_said_in_any_way(void **state)
@@ -85,7 +49,7 @@ static void the_batch_may_be_said_in_any_way(void **state)
         char name[16];
         seen s = {0};
         snprintf(name, sizeof name, "way-%d", (int)w);
-        assert_ok(train(context, overrides, test_path(folder, name), &s));
+        assert_ok(train(context, DATA, overrides, test_path(folder, name), &s));
         if (w == 0)
             first = s;
         assert_int_equal(s.steps, 8);
@@ -110,12 +74,12 @@ static void exact_rounds_are_one_batch(void **state)
     seen s = {0};
     const char *whole[] = {"exact=true",       "data.batch_size=16",    "optim.name=adamw",
                            "optim.momentum=0", "train.max_grad_norm=1", NULL};
-    assert_ok(train(context, whole, test_path(folder, "whole"), &s));
+    assert_ok(train(context, DATA, whole, test_path(folder, "whole"), &s));
     const char *rounds[] = {
         "exact=true",       "data.batch_size=4", "train.accumulate=4",    "train.shards=1",
         "optim.name=adamw", "optim.momentum=0",  "train.max_grad_norm=1", NULL};
     s = (seen){0};
-    assert_ok(train(context, rounds, test_path(folder, "rounds"), &s));
+    assert_ok(train(context, DATA, rounds, test_path(folder, "rounds"), &s));
     assert_same_bits(test_path(folder, "whole"), test_path(folder, "rounds"));
     const char *ranks[] = {"exact=true",
                            "data.batch_size=8",
@@ -129,7 +93,7 @@ static void exact_rounds_are_one_batch(void **state)
                            NULL};
     s = (seen){.stop_at = 6};
     assert_fails(RUNG_CANCELLED, "stopped after step",
-                 train(context, ranks, test_path(folder, "ranks"), &s));
+                 train(context, DATA, ranks, test_path(folder, "ranks"), &s));
     const char *on[] = {"train.ranks=1", "data.batch_size=16", "train.accumulate=1",
                         "train.shards=4", NULL};
     assert_ok(training_resume(context, test_path(folder, "ranks"), on, NULL));
@@ -147,10 +111,10 @@ static void a_stopped_run_goes_on(void **state)
     rung_context *context = training_context(&log);
     const char *overrides[] = {"data.batch_size=4", "train.accumulate=4", NULL};
     seen s = {0};
-    assert_ok(train(context, overrides, test_path(folder, "whole"), &s));
+    assert_ok(train(context, DATA, overrides, test_path(folder, "whole"), &s));
     s = (seen){.stop_at = 2};
     assert_fails(RUNG_CANCELLED, "stopped after step 2",
-                 train(context, overrides, test_path(folder, "parts"), &s));
+                 train(context, DATA, overrides, test_path(folder, "parts"), &s));
     assert_ok(training_resume(context, test_path(folder, "parts"), NULL, NULL));
     assert_same_bits(test_path(folder, "whole"), test_path(folder, "parts"));
     assert_string_equal(log.text, "");
@@ -202,7 +166,7 @@ static void refuse(const char *expected, const char *const *overrides)
     training_log log;
     rung_context *context = training_context(&log);
     seen s = {0};
-    assert_fails(RUNG_CONFIG, expected, train(context, overrides, NULL, &s));
+    assert_fails(RUNG_CONFIG, expected, train(context, DATA, overrides, NULL, &s));
     rung_context_destroy(&context);
 }
 
@@ -216,7 +180,7 @@ static void wrong_rounds_are_refused(void **state)
            (const char *[]){"exact=true", "data.batch_size=6", "train.accumulate=3", NULL});
     const char *rounds[] = {"exact=true", "data.batch_size=8", "train.accumulate=2",
                             "train.epochs=1", NULL};
-    assert_ok(train(context, rounds, test_path(folder, "run"), &s));
+    assert_ok(train(context, DATA, rounds, test_path(folder, "run"), &s));
     const char *other[] = {"train.accumulate=4", "train.epochs=2", NULL};
     assert_fails(RUNG_CONFIG,
                  "train.shards times train.accumulate is 16, but the run was begun "
@@ -278,9 +242,9 @@ static void layers_are_logged(void **state)
     seen s = {0};
     const char *key;
     json_t *value;
-    assert_ok(train(context, one, test_path(folder, "one"), &s));
-    assert_ok(train(context, cut, test_path(folder, "cut"), &s));
-    assert_ok(train(context, whole, test_path(folder, "whole"), &s));
+    assert_ok(train(context, DATA, one, test_path(folder, "one"), &s));
+    assert_ok(train(context, DATA, cut, test_path(folder, "cut"), &s));
+    assert_ok(train(context, DATA, whole, test_path(folder, "whole"), &s));
     json_t *a = line_of(test_path(folder, "one"), 4);
     double sum = 0, norm = json_number_value(json_object_get(a, "grad_norm"));
     int count = 0;

@@ -2,7 +2,7 @@
 // ctest-labels: threads
 // Runs with train.strategy data_parallel: the same bits as others, resume, refusals, what is told;
 // cases C19, C25, C66.
-#include "training.h"
+#include "watched_run.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,47 +35,6 @@
 #define THREE "device.list=[cpu:0, cpu:1, cpu:2]", "train.strategy=data_parallel"
 #define FOUR "device.list=[cpu:0, cpu:1, cpu:2, cpu:3]", "train.strategy=data_parallel"
 
-typedef struct seen {
-    rung_trainer *trainer;
-    int64_t stop_at; // 0: not
-    int64_t evaluated, correct, seen_once, steps;
-    double val_loss;
-    double losses[64];
-    char devices[512];
-} seen;
-
-static void note(void *user, const rung_train_event *e)
-{
-    seen *s = user;
-    if (e->kind == RUNG_EVENT_EVAL) {
-        s->evaluated = e->evaluated;
-        s->correct = e->correct;
-        s->val_loss = e->loss;
-    }
-    if (e->kind == RUNG_EVENT_EPOCH)
-        s->seen_once = e->seen_once;
-    if (e->kind == RUNG_EVENT_END)
-        snprintf(s->devices, sizeof s->devices, "%s", e->devices ? e->devices : "");
-    if (e->kind == RUNG_EVENT_STEP) {
-        s->losses[e->step] = e->loss;
-        s->steps = e->step;
-        if (s->stop_at && e->step >= s->stop_at)
-            rung_trainer_stop(s->trainer);
-    }
-}
-
-static rung_status train(rung_context *context, const char *const *overrides, const char *run,
-                         seen *s)
-{
-    rung_config *config = training_config(context, DATA, overrides);
-    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
-    if (status == RUNG_OK)
-        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
-    rung_trainer_destroy(&s->trainer);
-    rung_config_destroy(&config);
-    return status;
-}
-
 // Under exact: the bits of one device, and so of ranks (ranks_test.c), wherever the loss is
 // computed, with copies between devices, other cuts and more threads.
 static void exact_runs_are_the_same(void **state)
@@ -85,7 +44,7 @@ static void exact_runs_are_the_same(void **state)
     rung_context *context = training_context(&log);
     seen first = {0};
     const char *one[] = {"exact=true", NULL};
-    assert_ok(train(context, one, test_path(folder, "one"), &first));
+    assert_ok(train(context, DATA, one, test_path(folder, "one"), &first));
     const char *runs[][7] = {
         {"exact=true", TWO, "data_parallel.output_device=1", "data.num_workers=1", NULL},
         {"exact=true", THREE, "data_parallel.parallel_criterion=true",
@@ -96,7 +55,7 @@ static void exact_runs_are_the_same(void **state)
         char name[16];
         seen s = {0};
         snprintf(name, sizeof name, "many-%d", i);
-        assert_ok(train(context, runs[i], test_path(folder, name), &s));
+        assert_ok(train(context, DATA, runs[i], test_path(folder, name), &s));
         assert_same_bits(test_path(folder, "one"), test_path(folder, name));
         assert_int_equal(s.steps, 16);
         assert_memory_equal(s.losses, first.losses, sizeof s.losses);
@@ -115,7 +74,7 @@ static void fast_runs_agree(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     seen one = {0};
-    assert_ok(train(context, NULL, NULL, &one));
+    assert_ok(train(context, DATA, NULL, NULL, &one));
     const char *runs[][5] = {{TWO, NULL},
                              {THREE, "data_parallel.parallel_criterion=true", NULL},
                              {FOUR, "data_parallel.device_weights=[1, 2, 3, 4]", NULL}};
@@ -124,8 +83,8 @@ static void fast_runs_agree(void **state)
         seen s = {0}, again = {0};
         snprintf(name[0], sizeof name[0], "fast-%d", i);
         snprintf(name[1], sizeof name[1], "again-%d", i);
-        assert_ok(train(context, runs[i], test_path(folder, name[0]), &s));
-        assert_ok(train(context, runs[i], test_path(folder, name[1]), &again));
+        assert_ok(train(context, DATA, runs[i], test_path(folder, name[0]), &s));
+        assert_ok(train(context, DATA, runs[i], test_path(folder, name[1]), &again));
         assert_same_bits(test_path(folder, name[0]), test_path(folder, name[1]));
         for (int k = 1; k <= 16; k++)
             assert_near(s.losses[k], one.losses[k], 1e-4);
@@ -144,13 +103,13 @@ static void another_list_of_devices_goes_on(void **state)
     const char *run = test_path(folder, "parts");
     const char *two[] = {"exact=true", TWO, NULL};
     seen s = {.stop_at = 5};
-    assert_fails(RUNG_CANCELLED, "stopped after step", train(context, two, run, &s));
+    assert_fails(RUNG_CANCELLED, "stopped after step", train(context, DATA, two, run, &s));
     const char *four[] = {FOUR};
     bool finished;
     s = (seen){.stop_at = 10};
     assert_ok(rung_trainer_resume(context, run, four, 2, &finished, &s.trainer));
     assert_fails(RUNG_CANCELLED, "stopped after step",
-                 rung_trainer_fit(s.trainer, &(rung_observer){&s, note}));
+                 rung_trainer_fit(s.trainer, &(rung_observer){&s, watch}));
     rung_trainer_destroy(&s.trainer);
     const char *last[] = {"device.list=[cpu:0]", "train.strategy=single"};
     assert_ok(rung_trainer_resume(context, run, last, 2, &finished, &s.trainer));
@@ -158,7 +117,7 @@ static void another_list_of_devices_goes_on(void **state)
     rung_trainer_destroy(&s.trainer);
     const char *whole[] = {"exact=true", NULL};
     s = (seen){0};
-    assert_ok(train(context, whole, test_path(folder, "whole"), &s));
+    assert_ok(train(context, DATA, whole, test_path(folder, "whole"), &s));
     assert_same_bits(test_path(folder, "whole"), run);
     assert_string_equal(log.text, "");
     rung_context_destroy(&context);
@@ -188,7 +147,7 @@ static void each_device_is_told_of(void **state)
     assert_non_null(strstr(plan, "cross_entropy"));
     free(banner);
     free(plan);
-    assert_ok(rung_trainer_fit(s.trainer, &(rung_observer){&s, note}));
+    assert_ok(rung_trainer_fit(s.trainer, &(rung_observer){&s, watch}));
     rung_trainer_destroy(&s.trainer);
     rung_config_destroy(&config);
     assert_non_null(strstr(s.devices, "cpu:0: peak "));
@@ -251,7 +210,7 @@ static void a_bad_weight_is_found_on_its_device(void **state)
     seen s = {0};
     const char *overrides[] = {TWO, "optim.lr=1e30", "schedule.name=constant",
                                "train.max_grad_norm=none", NULL};
-    assert_fails(RUNG_DIVERGED, "step ", train(context, overrides, NULL, &s));
+    assert_fails(RUNG_DIVERGED, "step ", train(context, DATA, overrides, NULL, &s));
     rung_context_destroy(&context);
 }
 
@@ -262,7 +221,7 @@ static void refuse(rung_status status, const char *expected, const char *const *
     training_log log;
     rung_context *context = training_context(&log);
     seen s = {0};
-    assert_fails(status, expected, train(context, overrides, NULL, &s));
+    assert_fails(status, expected, train(context, DATA, overrides, NULL, &s));
     rung_context_destroy(&context);
 }
 

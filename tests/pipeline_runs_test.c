@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
 // Runs whose ranks are the stages of a pipeline (train.strategy pipeline).
-#include "training.h"
+#include "watched_run.h"
 
 #include <math.h>
 
@@ -30,46 +30,6 @@
     "train: {epochs: 2, log_every: 1, max_grad_norm: 0.5}\n"
 #define PIPELINE "train.strategy=pipeline"
 
-typedef struct seen {
-    rung_trainer *trainer;
-    int64_t stop_at; // 0: not
-    int64_t evaluated, correct, seen_once, seen_again;
-    double val_loss;
-    double losses[16], norms[16];
-} seen;
-
-static void note(void *user, const rung_train_event *e)
-{
-    seen *s = user;
-    if (e->kind == RUNG_EVENT_EVAL) {
-        s->evaluated = e->evaluated;
-        s->correct = e->correct;
-        s->val_loss = e->loss;
-    }
-    if (e->kind == RUNG_EVENT_EPOCH) {
-        s->seen_once = e->seen_once;
-        s->seen_again = e->seen_again;
-    }
-    if (e->kind == RUNG_EVENT_STEP) {
-        s->losses[e->step] = e->loss;
-        s->norms[e->step] = e->grad_norm;
-        if (s->stop_at && e->step >= s->stop_at)
-            rung_trainer_stop(s->trainer);
-    }
-}
-
-static rung_status train(rung_context *context, const char *const *overrides, const char *run,
-                         seen *s)
-{
-    rung_config *config = training_config(context, DATA, overrides);
-    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
-    if (status == RUNG_OK)
-        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
-    rung_trainer_destroy(&s->trainer);
-    rung_config_destroy(&config);
-    return status;
-}
-
 // A batch as a whole: weights, optimizer state, losses, norms and validation of one device.
 static void stages_give_the_bits_of_one_device(void **state)
 {
@@ -77,13 +37,13 @@ static void stages_give_the_bits_of_one_device(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     seen one = {0};
-    assert_ok(train(context, NULL, test_path(folder, "one"), &one));
+    assert_ok(train(context, DATA, NULL, test_path(folder, "one"), &one));
     for (int ranks = 2; ranks <= 3; ranks++) {
         char count[32];
         seen s = {0};
         snprintf(count, sizeof count, "train.ranks=%d", ranks);
         const char *many[] = {PIPELINE, count, "data.num_workers=1", NULL};
-        assert_ok(train(context, many, test_path(folder, count), &s));
+        assert_ok(train(context, DATA, many, test_path(folder, count), &s));
         assert_same_bits(test_path(folder, "one"), test_path(folder, count));
         assert_memory_equal(s.losses, one.losses, sizeof s.losses);
         assert_memory_equal(s.norms, one.norms, sizeof s.norms);
@@ -113,7 +73,7 @@ static void schedules_agree(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     seen one = {0}, s[2] = {{0}};
-    assert_ok(train(context, NULL, NULL, &one));
+    assert_ok(train(context, DATA, NULL, NULL, &one));
     for (int k = 0; k < 2; k++) {
         const char *many[] = {PIPELINE,
                               "train.ranks=2",
@@ -122,7 +82,7 @@ static void schedules_agree(void **state)
                               "pipeline.split_points=[conv2]",
                               NULL};
         const char *run = k ? "1f1b" : "gpipe", *schedule;
-        assert_ok(train(context, many, test_path(folder, run), &s[k]));
+        assert_ok(train(context, DATA, many, test_path(folder, run), &s[k]));
         for (int i = 1; i <= 8; i++)
             assert_near(s[k].losses[i], one.losses[i], 2e-5);
         json_t *o = read_ranks(folder, run), *ranks;
@@ -156,14 +116,14 @@ static void another_number_of_stages_goes_on(void **state)
     const char *run = test_path(folder, "run");
     seen s = {.stop_at = 3};
     const char *three[] = {PIPELINE, "train.ranks=3", "optim.name=adamw", NULL};
-    assert_fails(RUNG_CANCELLED, "stopped after step", train(context, three, run, &s));
+    assert_fails(RUNG_CANCELLED, "stopped after step", train(context, DATA, three, run, &s));
     const char *two[] = {"train.ranks=2", "train.steps=6", NULL};
     assert_ok(training_resume(context, run, two, NULL));
     const char *one[] = {"train.ranks=1", "train.strategy=single", "train.steps=8", NULL};
     assert_ok(training_resume(context, run, one, NULL));
     seen alone = {0};
     const char *adamw[] = {"optim.name=adamw", "train.steps=8", NULL};
-    assert_ok(train(context, adamw, test_path(folder, "alone"), &alone));
+    assert_ok(train(context, DATA, adamw, test_path(folder, "alone"), &alone));
     assert_same_bits(test_path(folder, "alone"), run);
     rung_context_destroy(&context);
 }
@@ -178,8 +138,8 @@ static void frozen_stages(void **state)
     const char *one[] = {"model.freeze=[conv1.*]", NULL};
     const char *two[] = {PIPELINE, "train.ranks=3", "model.freeze=[conv1.*]",
                          "pipeline.split_points=[conv2, fc1]", NULL};
-    assert_ok(train(context, one, test_path(folder, "one"), &s));
-    assert_ok(train(context, two, test_path(folder, "two"), &s));
+    assert_ok(train(context, DATA, one, test_path(folder, "one"), &s));
+    assert_ok(train(context, DATA, two, test_path(folder, "two"), &s));
     assert_same_bits(test_path(folder, "one"), test_path(folder, "two"));
     rung_context_destroy(&context);
 }
@@ -198,7 +158,7 @@ static void a_stage_that_diverges_is_named(void **state)
                           "pipeline.micro_batches=4",
                           "train.max_grad_norm=none",
                           NULL};
-    assert_fails(RUNG_DIVERGED, "rank ", train(context, fast, NULL, &s));
+    assert_fails(RUNG_DIVERGED, "rank ", train(context, DATA, fast, NULL, &s));
     assert_non_null(strstr(rung_error_last()->message, "samples"));
     rung_context_destroy(&context);
 }
@@ -229,7 +189,7 @@ static void what_does_not_fit(void **state)
     rung_context *context = training_context(&log);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         seen s = {0};
-        rung_status status = train(context, cases[i].overrides, NULL, &s);
+        rung_status status = train(context, DATA, cases[i].overrides, NULL, &s);
         if (status == RUNG_OK || !strstr(rung_error_last()->message, cases[i].message))
             fail_msg("case %zu: %s", i, status ? rung_error_last()->message : "no failure");
     }

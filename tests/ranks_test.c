@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
 // Runs of several ranks: cases C18, C19, C21, C24, C30, C32, C37, C38, C42, C89.
-#include "training.h"
+#include "watched_run.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -30,46 +30,6 @@
     "optim: {lr: 0.05, momentum: 0.9}\n"                       \
     "schedule: {name: cosine}\n"                               \
     "train: {epochs: 2, max_grad_norm: 1}\n"
-
-typedef struct seen {
-    rung_trainer *trainer;
-    int64_t stop_at; // 0: not
-    int64_t evaluated, correct, seen_once, seen_again, steps;
-    double loss, val_loss;
-    double losses[64];
-} seen;
-
-static void note(void *user, const rung_train_event *e)
-{
-    seen *s = user;
-    if (e->kind == RUNG_EVENT_EVAL) {
-        s->evaluated = e->evaluated;
-        s->correct = e->correct;
-        s->val_loss = e->loss;
-    }
-    if (e->kind == RUNG_EVENT_EPOCH) {
-        s->seen_once = e->seen_once;
-        s->seen_again = e->seen_again;
-    }
-    if (e->kind == RUNG_EVENT_STEP) {
-        s->losses[e->step] = e->loss;
-        s->steps = e->step;
-        if (s->stop_at && e->step >= s->stop_at)
-            rung_trainer_stop(s->trainer);
-    }
-}
-
-static rung_status train(rung_context *context, const char *yaml, const char *const *overrides,
-                         const char *run, seen *s)
-{
-    rung_config *config = training_config(context, yaml, overrides);
-    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
-    if (status == RUNG_OK)
-        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
-    rung_trainer_destroy(&s->trainer);
-    rung_config_destroy(&config);
-    return status;
-}
 
 // Under exact the number of ranks and of workers does not show: same bits of weights and optimizer
 // state, same losses, each sample trained on once an epoch and validated once.
@@ -151,7 +111,7 @@ static void another_number_of_ranks_goes_on(void **state)
     s = (seen){.stop_at = 10};
     assert_ok(rung_trainer_resume(context, run, four, 1, &finished, &s.trainer));
     assert_fails(RUNG_CANCELLED, "stopped after step",
-                 rung_trainer_fit(s.trainer, &(rung_observer){&s, note}));
+                 rung_trainer_fit(s.trainer, &(rung_observer){&s, watch}));
     rung_trainer_destroy(&s.trainer);
     const char *last[] = {"train.ranks=1"};
     assert_ok(rung_trainer_resume(context, run, last, 1, &finished, &s.trainer));

@@ -2,7 +2,7 @@
 // ctest-labels: threads
 // Runs of strategy parameter_server: the result of ddp when workers go in step, and what holds when
 // they do not. Cases C19, C24, C25, C28, C32, C40.
-#include "training.h"
+#include "watched_run.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -34,48 +34,6 @@
 #define DATA COMMON "model: {name: " NETWORK "}\n"
 #define MLP COMMON "model: {name: mlp, hidden: [16]}\n"
 #define SERVERS "train.strategy=parameter_server"
-
-typedef struct seen {
-    rung_trainer *trainer;
-    int64_t stop_at; // 0: not
-    int64_t steps, samples, evaluated, seen_once, seen_again;
-    double first_loss, last_loss, val_loss;
-} seen;
-
-static void note(void *user, const rung_train_event *e)
-{
-    seen *s = user;
-    if (e->kind == RUNG_EVENT_EVAL) {
-        s->evaluated = e->evaluated;
-        s->val_loss = e->loss;
-    }
-    if (e->kind == RUNG_EVENT_EPOCH) {
-        s->seen_once = e->seen_once;
-        s->seen_again = e->seen_again;
-    }
-    if (e->kind == RUNG_EVENT_END)
-        s->samples = e->samples;
-    if (e->kind != RUNG_EVENT_STEP)
-        return;
-    if (!s->steps)
-        s->first_loss = e->loss;
-    s->last_loss = e->loss;
-    s->steps = e->step;
-    if (s->stop_at && e->step >= s->stop_at)
-        rung_trainer_stop(s->trainer);
-}
-
-static rung_status train(rung_context *context, const char *yaml, const char *const *overrides,
-                         const char *run, seen *s)
-{
-    rung_config *config = training_config(context, yaml, overrides);
-    rung_status status = rung_trainer_create(context, config, run, &s->trainer);
-    if (status == RUNG_OK)
-        status = rung_trainer_fit(s->trainer, &(rung_observer){s, note});
-    rung_trainer_destroy(&s->trainer);
-    rung_config_destroy(&config);
-    return status;
-}
 
 // ---- sync -------------------------------------------------------------------------------------
 
@@ -265,7 +223,7 @@ static void async_stops_and_goes_on(void **state)
     seen s = {.stop_at = 5}, t = {0};
     assert_fails(RUNG_CANCELLED, "stopped after step", train(context, MLP, async, run, &s));
     assert_true(s.steps >= 5 && s.steps <= 5 + 1 + 3); // a step more, and as many as one was ahead
-    assert_ok(training_resume(context, run, NULL, &(rung_observer){&t, note}));
+    assert_ok(training_resume(context, run, NULL, &(rung_observer){&t, watch}));
     assert_int_equal(t.steps, 16);
     assert_int_equal(t.samples, 2 * 61);
     rung_context_destroy(&context);
