@@ -424,7 +424,7 @@ static bool ddp_sync_norm(const rungi_train_config *c, char *setting, size_t siz
 {
     if (c->train.ranks < 2)
         return say(why, why_size, one_rank);
-    if (strcmp(c->model.name, "resnet18") != 0)
+    if (!normalizes(c))
         return say(why, why_size, "the model has no batch normalization");
     if (c->ddp.sync_batch_norm)
         return say(why, why_size, "the base has it already");
@@ -475,8 +475,7 @@ static bool data_parallel(const rungi_train_config *c, char *setting, size_t siz
 
 static rungi_effect data_parallel_effect(const rungi_train_config *c)
 {
-    bool norm = strcmp(c->model.name, "resnet18") == 0;
-    return c->exact ? RUNGI_EXACT : norm ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
+    return c->exact ? RUNGI_EXACT : normalizes(c) ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
 }
 
 static bool data_parallel_kept(const rungi_train_config *c, char *why, size_t why_size)
@@ -569,9 +568,7 @@ static rungi_effect micro_effect(const rungi_train_config *c)
     bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
     if (stages && c->pipeline.schedule != RUNGI_PIPELINE_NONE)
         return RUNGI_EXACT;
-    return strcmp(c->model.name, "resnet18") == 0 ? RUNGI_SEMANTIC
-           : stages                               ? RUNGI_NUMERIC
-                                                  : pipeline_effect(c);
+    return normalizes(c) ? RUNGI_SEMANTIC : stages ? RUNGI_NUMERIC : pipeline_effect(c);
 }
 
 // With the stages themselves, where there are none yet: without micro-batches these rarely pay.
