@@ -173,7 +173,7 @@ static void check_cuts(const rung_graph *g, const world *whole, const rung_compi
     world worlds[PARTS] = {0};
     for (int p = 0; p <= count; p++) {
         int end = p < count ? cuts[p] : (int)g->nodes.count;
-        assert_ok(rungi_part_create(g, p ? cuts[p - 1] : 0, end, &parts[p]));
+        assert_ok(rungi_part_create(g, p ? cuts[p - 1] : 0, end, true, &parts[p]));
         make_world(parts[p].graph, o, &worlds[p]);
     }
     run_parts(parts, worlds, count + 1);
@@ -268,7 +268,7 @@ static void evaluation(void **state)
     for (int k = 1; k < (int)g->nodes.count - 2; k++) {
         rungi_part parts[2];
         for (int p = 0; p < 2; p++) {
-            assert_ok(rungi_part_create(g, p ? k : 0, p ? (int)g->nodes.count : k, &parts[p]));
+            assert_ok(rungi_part_create(g, p ? k : 0, p ? (int)g->nodes.count : k, true, &parts[p]));
             make_world(parts[p].graph, &o, &worlds[p]);
             for (int i = 0; i < parts[p].n_in; i++) {
                 assert_ok(rung_plan_output(worlds[0].plan, parts[p].in[i].name, &b));
@@ -300,12 +300,12 @@ static void mistakes(void **state)
     x = rung_mul(g, rung_reshape(g, x, RUNG_SHAPE(-1, 4)), shared);
     rung_graph_loss(g, rung_mean(g, x));
     assert_ok(rung_graph_check(g));
-    assert_fails(RUNG_INVALID, "are no part", rungi_part_create(g, 2, 2, &part));
-    assert_fails(RUNG_UNSUPPORTED, "cannot be cut before", rungi_part_create(g, 0, 2, &part));
+    assert_fails(RUNG_INVALID, "are no part", rungi_part_create(g, 2, 2, true, &part));
+    assert_fails(RUNG_UNSUPPORTED, "cannot be cut before", rungi_part_create(g, 0, 2, true, &part));
     assert_int_equal(rungi_part_tied(g, 1), shared.id);
     assert_int_equal(rungi_part_tied(g, 4), 0);
     // Backward of a part without the loss needs the gradients of its outputs.
-    assert_ok(rungi_part_create(g, 0, 1, &part));
+    assert_ok(rungi_part_create(g, 0, 1, true, &part));
     const rung_dim_value dims[] = {{"T", 2}};
     static float values[8];
     w.graph = part.graph;

@@ -259,11 +259,10 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.accumulate adds gradients before weights are "
                            "updated");
-    if (v->gradients.accumulate > 1 && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-                                        v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL))
+    if (v->gradients.accumulate > 1 && v->train.strategy == RUNGI_STRATEGY_PIPELINE)
         return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64 "; pipelines have micro-batches of their own, and "
-                                  "devices that share batches do not accumulate: set it to 1",
+                                  "is %" PRId64
+                                  "; pipelines have micro-batches of their own: set it to 1",
                                   v->gradients.accumulate);
     if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
         return rungi_options_fail(options, "train.accumulate",

@@ -172,7 +172,7 @@ int rungi_engine_gradient_buffers(const rungi_engine *engine);
 int rungi_engine_devices(const rungi_engine *engine);
 rungi_replica_use rungi_engine_use(const rungi_engine *engine, int device);
 int64_t rungi_engine_spent(const rungi_engine *engine);
-// Device `device` gets that part of a batch of `count` samples.
+// Device `device` gets that part of a training batch of `count` samples.
 rungi_shard rungi_engine_part_of(const rungi_engine *engine, int64_t count, int device);
 // What a device has of the state, as of the last call; [0] is the engine's. Borrowed.
 const rung_state *rungi_engine_replica(const rungi_engine *engine, int device);

@@ -96,7 +96,7 @@ static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
     for (int i = 0; i < p.count; i++)
         for (int k = 0; k < c->slots; k++)
             sum += p.of[i].used[k] ? bytes : 0;
-    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)shards : 0);
+    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)c->total : 0);
 }
 
 static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
@@ -155,8 +155,8 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients =
-        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(what->rounds) : 0));
+    int levels = c.exact ? rungi_tree_levels(what->rounds) * rungi_tree_branches(c.slots) : 0;
+    row->gradients = flat * (uint64_t)(c.slots + adds + levels);
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = workers * arena - row->workspace;
@@ -192,7 +192,7 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
                        ? row->batch
                        : RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine);
     bool fits = row->fits;
-    if (f->s->stages || rungi_train_devices(f->s->c) > 1) { // which do not accumulate
+    if (f->s->stages) { // which do not accumulate
         row->accumulate = fits;
         return RUNG_OK;
     }

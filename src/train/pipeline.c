@@ -153,7 +153,7 @@ static uint64_t crossing_bytes(const rungi_pipeline *p, const rungi_crossing *li
     uint64_t sum = 0;
     for (int i = 0; i < n; i++)
         if (!gradients || list[i].gradient)
-            sum += rungi_crossing_bytes(p->e->graph, &list[i], count);
+            sum += rungi_pipeline_bytes(p, &list[i], count);
     return sum;
 }
 

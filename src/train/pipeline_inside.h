@@ -79,6 +79,12 @@ static inline rungi_shard rungi_pipeline_micro(const rungi_pipeline *p, int micr
 {
     return rungi_shard_of(p->e->whole, p->active, micro);
 }
+// Bytes of what crosses a cut, of a micro-batch of `count`.
+static inline uint64_t rungi_pipeline_bytes(const rungi_pipeline *p, const rungi_crossing *crossing,
+                                            int64_t count)
+{
+    return rungi_crossing_bytes(p->e->graph, crossing, count, p->e->options.precision);
+}
 
 // pipeline_run.c: a call of the engine. e->batch, e->whole and e->training are set.
 rung_status rungi_pipeline_run(rungi_pipeline *p, bool loss, double *loss_out);

@@ -7,6 +7,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "ops/element.h"
 #include "train/pipeline_inside.h"
 
 static int64_t now(const rungi_pipeline *p)
@@ -124,8 +125,10 @@ static rung_status gather(rungi_pipeline *p, const rungi_stage_slot *s, int micr
             p->gathered_bytes[i] = bytes;
         }
         rungi_shard part = rungi_pipeline_micro(p, micro);
-        memcpy(p->gathered[i] + (size_t)part.begin * sample_bytes(v), s->instance->ptr[tensor],
-               (size_t)part.count * sample_bytes(v));
+        // What crosses the cut as well may be of 16 bits.
+        rung_convert(v->dtype, p->gathered[i] + (size_t)part.begin * sample_bytes(v),
+                     s->now->plan->tensors.data[tensor].operand.dtype, s->instance->ptr[tensor],
+                     part.count * (int64_t)(sample_bytes(v) / rung_dtype_size(v->dtype)), NULL);
     }
     return RUNG_OK;
 }
@@ -146,6 +149,8 @@ static rung_status begin_forward(rungi_pipeline *p, int micro, rungi_stage_slot 
     rt->step = e->batch->step;
     rt->sample_offset = rungi_pipeline_micro(p, micro).begin;
     rt->normalizer = p->loss ? e->counts : NULL;
+    rungi_instance_set_loss_scale(s->instance,
+                                  e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
     *slot_out = s;
     return RUNG_OK;
 }
@@ -266,11 +271,11 @@ static rung_status share_end(rungi_pipeline *p, int64_t took, double *loss)
     return RUNG_OK;
 }
 
-static bool all_finite(const void *data, uint64_t bytes)
+static bool all_finite(const rungi_operand *o, const void *data)
 {
-    const float *x = data;
-    for (uint64_t i = 0; i < bytes / sizeof *x; i++)
-        if (!isfinite(x[i]))
+    int64_t count = rung_dtype_is_float(o->dtype) ? rungi_operand_count(o) : 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(rungi_get(o->dtype, data, i)))
             return false;
     return true;
 }
@@ -280,11 +285,8 @@ static bool at_fault(const rungi_pipeline *p, const rungi_stage_slot *s)
 {
     const rungi_part *part = p->o.part;
     for (int i = 0; i < part->n_out; i++) {
-        const rungi_value *v = &p->e->graph->values.data[part->out[i].part];
         int tensor = s->now->plan->value_tensor[part->out[i].part];
-        if (v->dtype == RUNG_F32 &&
-            !all_finite(s->instance->ptr[tensor],
-                        rungi_crossing_bytes(p->e->graph, &part->out[i], s->now->count)))
+        if (!all_finite(&s->now->plan->tensors.data[tensor].operand, s->instance->ptr[tensor]))
             return true;
     }
     return p->e->graph->loss != 0;

@@ -87,7 +87,7 @@ static rung_status make_part(const job *j, int rank, int ranks, world *w)
         .plan = {
             .batch = 4, .training = true, .gradients = true, .threads = 1, .kernels = kernels}};
     RUNG_TRY(rungi_stages_choose(w->whole, w->device, &o, stages));
-    return rungi_part_create(w->whole, stages[rank].begin, stages[rank].end, &w->part);
+    return rungi_part_create(w->whole, stages[rank].begin, stages[rank].end, true, &w->part);
 }
 
 static rung_status build(rung_context *context, const job *j, rungi_comm *comm, world *w)
@@ -313,10 +313,10 @@ static uint64_t held_by(rung_context *context, rungi_pipeline_schedule schedule,
     // What is held besides: parameters, gradients twice, two gradients at the cut behind.
     uint64_t others = 3 * (uint64_t)w->state->flat_size * sizeof(float), each;
     for (int i = 0; i < w->part.n_out; i++)
-        others += 2 * rungi_crossing_bytes(w->part.graph, &w->part.out[i], largest);
+        others += 2 * rungi_crossing_bytes(w->part.graph, &w->part.out[i], largest, RUNG_F32);
     each = rung_plan_memory_use(rungi_engine_training_plan(w->engine)).arena;
     for (int i = 0; i < w->part.n_in; i++)
-        each += rungi_crossing_bytes(w->part.graph, &w->part.in[i], largest);
+        each += rungi_crossing_bytes(w->part.graph, &w->part.in[i], largest, RUNG_F32);
     uint64_t held = (rung_device_memory(w->device).live - others) / each;
     drop_stages(crew, worlds, ranks);
     return held;

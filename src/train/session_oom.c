@@ -121,7 +121,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
     }
-    if (!s->stages && rungi_train_devices(s->c) == 1) // which do not accumulate
+    if (!s->stages) // which do not accumulate
         RUNG_TRY(add_rounds(r, s, way));
     int64_t smaller = 0;
     RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));

@@ -29,7 +29,9 @@ static rung_status choose(rungi_session *s, rungi_session_stages *g)
                  .fuse = c->plan.fuse,
                  .layout = c->plan.layout,
                  .kernels = c->plan.kernels,
-                 .winograd = c->plan.winograd},
+                 .winograd = c->plan.winograd,
+                 .precision = c->precision.dtype,
+                 .compute = c->precision.compute},
         .optimizer_states = rungi_optimizer_states(&optimizer),
         .budget = (uint64_t)c->memory.budget,
         .op_rate = c->device.op_rate};
@@ -62,7 +64,7 @@ rung_status rungi_session_make_stages(rungi_session *s)
     g->micro = (int)rungi_config_micro_batches(s->c, s->ranks, rungi_session_batch(s));
     RUNG_TRY(choose(s, g));
     const rungi_stage_info *own = &g->info[s->rank];
-    RUNG_TRY(rungi_part_create(g->whole, own->begin, own->end, &g->part));
+    RUNG_TRY(rungi_part_create(g->whole, own->begin, own->end, true, &g->part));
     s->graph = g->part.graph;
     return check_inputs(s, s->graph);
 }

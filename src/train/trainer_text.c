@@ -57,9 +57,10 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
     for (int d = 0; d < devices && devices > 1; d++) {
-        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
-        most = d == 0 || count > most ? count : most;
-        least = d == 0 || count < least ? count : least;
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count; // of all rounds
+        int64_t some = (count + rounds - 1) / rounds, few = count / rounds;
+        most = d == 0 || some > most ? some : most;
+        least = d == 0 || few < least ? few : least;
     }
     rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
                      s->ranks > 1  ? "ranks"
