@@ -230,6 +230,8 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         e->active++;
         e->turns = s / e->slots + 1;
     }
+    if (training && e->group.size) // the first rank has the most
+        e->turns = (int)(count < e->rounds ? count : e->rounds);
     if (e->criterion)
         e->criterion->count = 0;
     return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;

@@ -106,7 +106,7 @@ struct rungi_engine {
     rungi_shard_plan *now[RUNGI_MAX_SHARDS]; // by own shard; NULL: it has no samples
     float losses[RUNGI_MAX_SHARDS];
     int active;    // own shards that have samples; of one device the first ones
-    int turns;     // rounds that have samples
+    int turns;     // rounds that have samples, of this rank; with synchronize of any rank
     int64_t count; // own samples of the last batch
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
@@ -261,7 +261,7 @@ rung_status rungi_engine_share_gradients(rungi_engine *e);
 // engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
 // samples (`overlaps`: starting buckets where they do).
 void rungi_engine_meet_init(rungi_engine *e);
-rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps);
+rung_status rungi_engine_meet_idle(rungi_engine *e, int round, bool overlaps);
 // The sum of `count` numbers as the fixed tree adds them.
 double rungi_engine_tree_sum(const double *values, int count);
 

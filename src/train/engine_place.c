@@ -112,10 +112,6 @@ static rung_status check_rounds(const rungi_engine *e)
     int64_t total = (int64_t)e->total * rounds;
     if (rounds == 1)
         return RUNG_OK;
-    RUNG_CHECK(!e->options.pipeline.comm, RUNG_UNSUPPORTED,
-               "train.accumulate is %d; stages take 1", rounds);
-    RUNG_CHECK(!e->options.synchronize, RUNG_UNSUPPORTED,
-               "train.accumulate is %d; synchronized batch normalization takes 1", rounds);
     RUNG_CHECK(!e->options.exact || (rounds & (rounds - 1)) == 0, RUNG_CONFIG,
                "train.accumulate is %d; with exact it must be a power of two", rounds);
     RUNG_CHECK(total <= RUNGI_MAX_SHARDS, RUNG_CONFIG,

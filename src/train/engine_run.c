@@ -158,7 +158,7 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(rungi_engine_phase(e, member, 1));
-        RUNG_TRY(overlaps(e) && s == e->active - 1
+        RUNG_TRY(overlaps(e) && s / e->slots == e->turns - 1
                      ? rungi_engine_backward_overlapped(e, instance)
                      : rungi_engine_run_steps(e, member, instance, plan->n_forward,
                                               (int)plan->steps.count));
@@ -251,6 +251,9 @@ static void clear_gradients(rungi_engine *e)
 // A round: its shards, and under exact the sum of their gradients.
 static rung_status run_round(rungi_engine *e, bool loss)
 {
+    bool idle = e->training && e->group.size && !e->now[e->round];
+    if (idle)
+        return rungi_engine_meet_idle(e, e->round, overlaps(e) && e->round == e->turns - 1);
     if (e->rounds > 1)
         RUNG_TRY(rungi_engine_bind(e, e->round));
     if (!e->team)
@@ -265,11 +268,9 @@ static rung_status run_round(rungi_engine *e, bool loss)
 
 static rung_status compute(rungi_engine *e, bool loss)
 {
-    if (!e->active) {
-        if (e->training)
-            clear_gradients(e);
-        if (e->training && e->group.size)
-            return rungi_engine_meet_idle(e, overlaps(e));
+    if (!e->active && e->training)
+        clear_gradients(e);
+    if (!e->active && !(e->training && e->group.size)) {
         for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;

@@ -161,7 +161,7 @@ static rung_status forward(rungi_pipeline *p, int micro)
     RUNG_TRY(begin_forward(p, micro, &s));
     RUNG_TRY(run_steps(p, s->instance, false));
     if (p->training)
-        RUNG_TRY(rungi_instances_finish(&s->instance, 1));
+        RUNG_TRY(rungi_pipeline_keep_statistics(p, micro));
     RUNG_TRY(rungi_pipeline_send_outputs(p, micro));
     read_loss(p, s, micro);
     p->forwards++;
@@ -204,15 +204,16 @@ static rung_status backward(rungi_pipeline *p, int micro)
 
 static rung_status run_schedule(rungi_pipeline *p)
 {
-    rungi_pipeline_action actions[2 * RUNGI_PIPELINE_MICRO];
+    const rungi_pipeline_action *a = p->actions;
     rungi_pipeline_actions(p->training ? p->o.schedule : RUNGI_PIPELINE_GPIPE, p->stage, p->stages,
-                           p->active, actions);
+                           p->o.micro, p->active, p->actions);
     int count = p->training ? 2 * p->active : p->active; // forward passes come first
     for (int i = 0; i < count; i++) {
         RUNG_TRY(rungi_pipeline_prefetch(p));
-        RUNG_TRY(actions[i].backward ? backward(p, actions[i].micro)
-                                     : forward(p, actions[i].micro));
+        RUNG_TRY(a[i].backward ? backward(p, a[i].micro) : forward(p, a[i].micro));
     }
+    if (p->training)
+        RUNG_TRY(rungi_pipeline_finish_statistics(p));
     RUNG_TRY(rungi_pipeline_finish_sends(p, -1, false));
     return rungi_pipeline_finish_sends(p, -1, true);
 }
@@ -240,7 +241,8 @@ static void add_times(rungi_pipeline *p, const double (*all)[NUMBERS])
     double wall = 0;
     p->times.steps++;
     p->times.stages = p->stages;
-    p->times.micro = p->o.micro;
+    p->times.micro = p->total;
+    p->times.most = p->o.micro;
     for (int r = 0; r < p->stages; r++) {
         p->times.busy[r] += all[r][BUSY];
         wall = fmax(wall, all[r][WALL]);

@@ -80,7 +80,7 @@ static int first_reader(const rung_graph *g, int value)
 static rung_status read_params(survey *s)
 {
     // Gradients, and a second buffer where those of several micro-batches are added.
-    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1);
+    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1 || s->o->rounds > 1);
     for (int i = 1; i < (int)s->g->values.count; i++) {
         const rungi_value *v = &s->g->values.data[i];
         int64_t count;
