@@ -73,8 +73,8 @@ static void exact_rounds_are_one_batch(void **state)
     test_folder *folder = *state;
     training_log log;
     rung_context *context = training_context(&log);
-    const char *rounds[] = {
-        "exact=true", TWO, "data.batch_size=4", "train.accumulate=2", "train.shards=2", NULL};
+    const char *rounds[] = {"exact=true",     TWO, "data.batch_size=4", "train.accumulate=2",
+                            "train.shards=2", NULL};
     const char *whole[] = {"exact=true", NULL};
     const char *run = test_path(folder, "rounds");
     seen s = {.stop_at = 5};

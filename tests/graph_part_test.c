@@ -286,7 +286,8 @@ static void evaluation(void **state)
     for (int k = 1; k < (int)g->nodes.count - 2; k++) {
         rungi_part parts[2];
         for (int p = 0; p < 2; p++) {
-            assert_ok(rungi_part_create(g, p ? k : 0, p ? (int)g->nodes.count : k, true, &parts[p]));
+            assert_ok(
+                rungi_part_create(g, p ? k : 0, p ? (int)g->nodes.count : k, true, &parts[p]));
             make_world(parts[p].graph, &o, &worlds[p]);
             for (int i = 0; i < parts[p].n_in; i++) {
                 assert_ok(rung_plan_output(worlds[0].plan, parts[p].in[i].name, &b));

@@ -27,7 +27,8 @@
     "  synthetic: {shape: [1, 8, 8], count: 29, classes: 4}\n" \
     "model: {name: mlp, hidden: [16], dropout: 0.2}\n"         \
     "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "train: {steps: 4, eval_every: never, log_every: 1}\n"
+    "train: {steps: 4, eval_every: never, log_every: 1}\n"     \
+    "checkpoint: {every: never}\n"
 
 #define DEVICES "device.list=[cpu:0, cpu:1]", "train.strategy=data_parallel"
 #define STAGES "train.ranks=2", "train.strategy=pipeline"

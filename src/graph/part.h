@@ -55,8 +55,8 @@ bool rungi_part_can_cut(const rung_graph *whole, int node, char *why, size_t siz
 int rungi_part_tied(const rung_graph *whole, int node);
 
 // Bytes of a crossing value in plans of that precision, with the batch as the part's only symbol.
-uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing,
-                              int64_t batch, rung_dtype precision);
+uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing, int64_t batch,
+                              rung_dtype precision);
 
 // Calls fn for each value that crosses a cut before `node`, in the order of their ids. `low`: plans
 // of 16 bits keep it in these.

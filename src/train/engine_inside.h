@@ -66,7 +66,7 @@ struct rungi_engine {
     // Place of own shard s among the own ones in the tree, and the shard that has a place. Own
     // shard s takes its turn in round s / slots, at place s % slots of it.
     int leaf[RUNGI_MAX_SHARDS], of_leaf[RUNGI_MAX_SHARDS];
-    int devices;        // that share the shards
+    int devices; // that share the shards
     rungi_replica replicas[RUNGI_MAX_SHARDS];
     int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by place in a round
     int worker_device[RUNGI_MAX_SHARDS], workers;

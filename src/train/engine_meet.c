@@ -66,8 +66,7 @@ rung_status rungi_engine_meet_idle(rungi_engine *e, int round, bool overlaps)
     rungi_shard_plan *x;
     int buckets = overlaps ? rungi_exchange_buckets(e->exchange) : 0, next = 0;
     int64_t count = rungi_shard_of(e->whole, e->total, round).count;
-    RUNG_TRY(
-        rungi_engine_find(e, true, true, round > 0 && !e->options.exact, count, -1, &x));
+    RUNG_TRY(rungi_engine_find(e, true, true, round > 0 && !e->options.exact, count, -1, &x));
     for (int i = 0; i < (int)x->plan->steps.count; i++) {
         RUNG_TRY(meet_in(e, &x->plan->steps.data[i]));
         while (i >= x->plan->n_forward && next < buckets && x->ready[next] <= i)

@@ -261,8 +261,8 @@ static rung_status run_round(rungi_engine *e, bool loss)
     RUNG_TRY(e->criterion ? rungi_criterion_compute(e, loss)
                           : rungi_engine_run_team(e, run_member));
     // What several devices have of one round they add when they come together.
-    bool add = e->training && e->options.exact && e->active > 1 &&
-               (e->devices == 1 || e->rounds > 1);
+    bool add =
+        e->training && e->options.exact && e->active > 1 && (e->devices == 1 || e->rounds > 1);
     return add ? rungi_team_run(e->team, add_member, e) : RUNG_OK;
 }
 

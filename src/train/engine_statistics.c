@@ -56,8 +56,8 @@ rung_status rungi_engine_keep_statistics(rungi_engine *e, int s)
         return RUNG_OK;
     RUNG_CHECK(e->now[s]->plan->kept_bytes == e->room_bytes, RUNG_INTERNAL,
                "plans of shards keep different statistics");
-    memcpy(e->room + (size_t)(e->first + e->leaf[s]) * e->room_bytes, rungi_engine_instance(e, s)->kept,
-           e->room_bytes);
+    memcpy(e->room + (size_t)(e->first + e->leaf[s]) * e->room_bytes,
+           rungi_engine_instance(e, s)->kept, e->room_bytes);
     return RUNG_OK;
 }
 
@@ -79,8 +79,7 @@ static bool counts(const rungi_engine *e, int shard)
     if (e->devices == 1)
         return rungi_shard_of(e->whole, e->total, shard).count > 0;
     int own = own_of(e, shard);
-    return own >= 0 &&
-           !(e->options.replicas.first_statistics && e->device_of[own % e->slots]);
+    return own >= 0 && !(e->options.replicas.first_statistics && e->device_of[own % e->slots]);
 }
 
 rung_status rungi_engine_finish_statistics(rungi_engine *e)

@@ -20,7 +20,8 @@ static rung_status make(rungi_pipeline *p)
     p->actions = calloc(2 * (size_t)p->total, sizeof *p->actions);
     p->gathered = calloc(named + 1, sizeof *p->gathered);
     p->gathered_bytes = calloc(named + 1, sizeof *p->gathered_bytes);
-    RUNG_CHECK(p->gathered && p->gathered_bytes && p->actions, RUNG_NO_MEMORY, "no memory for a pipeline");
+    RUNG_CHECK(p->gathered && p->gathered_bytes && p->actions, RUNG_NO_MEMORY,
+               "no memory for a pipeline");
     for (int i = 0; i < RUNGI_PIPELINE_MICRO; i++) {
         p->slot[i].received_for = -1;
         p->slot[i].receives = calloc((size_t)part->n_in + 1, sizeof *p->slot[i].receives);

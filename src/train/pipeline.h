@@ -27,14 +27,14 @@ typedef struct rungi_pipeline rungi_pipeline;
 typedef struct rungi_pipeline_options {
     rungi_comm *comm;       // borrowed; NULL: no pipeline
     const rungi_part *part; // this rank's layers, whose graph is the engine's; borrowed
-    int micro; // micro-batches of a batch (of a round); smaller batches may have fewer
+    int micro;              // micro-batches of a batch (of a round); smaller batches may have fewer
     rungi_pipeline_schedule schedule;
 } rungi_pipeline_options;
 
 // Sums over the training calls, of each stage.
 typedef struct rungi_pipeline_times {
     int64_t steps;
-    int stages, micro, most; // micro-batches of a step, and of a round
+    int stages, micro, most;            // micro-batches of a step, and of a round
     double busy[RUNGI_PIPELINE_STAGES]; // seconds of computing
     double wall; // seconds from the first stage's begin to the last one's end
 } rungi_pipeline_times;

@@ -38,8 +38,8 @@ struct rungi_pipeline {
     rungi_engine *e; // its graph and state are the stage's
     rungi_pipeline_options o;
     int stage, stages;
-    int slots; // of training
-    int total; // micro-batches of a training batch, of all rounds
+    int slots;                      // of training
+    int total;                      // micro-batches of a training batch, of all rounds
     rungi_pipeline_action *actions; // 2 * total
     char *kept;                     // statistics of the rounds, side by side
     size_t kept_bytes;

@@ -81,17 +81,16 @@ static void build_graph(rung_graph *g, const job *j)
 static rung_status make_part(const job *j, int rank, int ranks, world *w)
 {
     rungi_stage_info stages[RANKS];
-    const rungi_stages_options o = {
-        .stages = ranks,
-        .micro = j->micro,
-        .rounds = j->rounds,
-        .schedule = j->schedule,
-        .plan = {.batch = 4,
-                 .training = true,
-                 .gradients = true,
-                 .threads = 1,
-                 .kernels = kernels,
-                 .precision = j->precision}};
+    const rungi_stages_options o = {.stages = ranks,
+                                    .micro = j->micro,
+                                    .rounds = j->rounds,
+                                    .schedule = j->schedule,
+                                    .plan = {.batch = 4,
+                                             .training = true,
+                                             .gradients = true,
+                                             .threads = 1,
+                                             .kernels = kernels,
+                                             .precision = j->precision}};
     RUNG_TRY(rungi_stages_choose(w->whole, w->device, &o, stages));
     return rungi_part_create(w->whole, stages[rank].begin, stages[rank].end, true, &w->part);
 }

@@ -195,8 +195,8 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
         report->grad_norm =
             rungi_optimizer_norm(s->optimizer, grads, unscale, u->threads, &report->nonfinite);
         report->applied = report->nonfinite < 0;
-        RUNG_CHECK(report->applied || skip, RUNG_DIVERGED,
-                   "the gradient of %s is not finite", s->segments[report->nonfinite].name);
+        RUNG_CHECK(report->applied || skip, RUNG_DIVERGED, "the gradient of %s is not finite",
+                   s->segments[report->nonfinite].name);
         if (u->max_grad_norm > 0 && report->applied)
             report->clip = rungi_clip_coefficient(report->grad_norm, u->max_grad_norm);
         if (s->scales_loss)

@@ -237,8 +237,7 @@ void rungi_session_stages_text(const rungi_session *s, rungi_string *out)
     }
     rungi_pipeline_schedule schedule = s->c->pipeline.schedule;
     int total = g->total < RUNGI_PIPELINE_MICRO ? g->total : RUNGI_PIPELINE_MICRO; // looked at
-    double time =
-        rungi_pipeline_makespan(schedule, g->count, g->micro, total, forward, backward);
+    double time = rungi_pipeline_makespan(schedule, g->count, g->micro, total, forward, backward);
     work = all * total;
     rungi_string_add(out,
                      "pipeline   %s, %d micro-batch%s; stages idle %.0f %% of a step as predicted, "
