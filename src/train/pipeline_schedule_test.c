@@ -5,6 +5,24 @@
 
 static const rungi_pipeline_schedule schedules[] = {RUNGI_PIPELINE_GPIPE, RUNGI_PIPELINE_1F1B};
 
+// Looks through what a stage does: every micro-batch forward and then backward once, both in order.
+// The most that it holds at a time.
+static int held_by(rungi_pipeline_schedule schedule, int stage, int stages, int most, int micro)
+{
+    rungi_pipeline_action a[2 * RUNGI_PIPELINE_MICRO];
+    int forward = 0, backward = 0, held = 0;
+    rungi_pipeline_actions(schedule, stage, stages, most, micro, a);
+    for (int i = 0; i < 2 * micro; i++) {
+        assert_int_equal(a[i].micro, a[i].backward ? backward : forward);
+        *(a[i].backward ? &backward : &forward) += 1;
+        assert_true(backward <= forward);
+        held = forward - backward > held ? forward - backward : held;
+    }
+    assert_int_equal(forward, micro);
+    assert_int_equal(backward, micro);
+    return held;
+}
+
 // Every micro-batch goes forward and then backward once, both in order, and no more of them are
 // held at a time than is said.
 static void every_pass_once_and_in_order(void **state)
@@ -13,21 +31,9 @@ static void every_pass_once_and_in_order(void **state)
     for (int k = 0; k < 2; k++)
         for (int stages = 1; stages <= 5; stages++)
             for (int micro = 1; micro <= 9; micro++)
-                for (int s = 0; s < stages; s++) {
-                    rungi_pipeline_action a[2 * RUNGI_PIPELINE_MICRO];
-                    int forward = 0, backward = 0, most = 0;
-                    rungi_pipeline_actions(schedules[k], s, stages, micro, micro, a);
-                    for (int i = 0; i < 2 * micro; i++) {
-                        assert_int_equal(a[i].micro, a[i].backward ? backward : forward);
-                        *(a[i].backward ? &backward : &forward) += 1;
-                        assert_true(backward <= forward);
-                        most = forward - backward > most ? forward - backward : most;
-                    }
-                    assert_int_equal(forward, micro);
-                    assert_int_equal(backward, micro);
-                    assert_int_equal(most,
+                for (int s = 0; s < stages; s++)
+                    assert_int_equal(held_by(schedules[k], s, stages, micro, micro),
                                      rungi_pipeline_in_flight(schedules[k], s, stages, micro));
-                }
     // 1F1B: the depth of the pipeline behind a stage, not the number of micro-batches.
     assert_int_equal(rungi_pipeline_in_flight(RUNGI_PIPELINE_1F1B, 0, 4, 32), 4);
     assert_int_equal(rungi_pipeline_in_flight(RUNGI_PIPELINE_1F1B, 3, 4, 32), 1);
@@ -44,20 +50,9 @@ static void accumulated_batches(void **state)
     for (int k = 0; k < 3; k++)
         for (int s = 0; s < 4; s++)
             for (int most = 1; most <= (k ? 5 : 1); most++)
-                for (int micro = most; micro <= 12; micro++) {
-                    rungi_pipeline_action a[2 * RUNGI_PIPELINE_MICRO];
-                    int forward = 0, backward = 0, held = 0;
-                    rungi_pipeline_actions(all[k], s, 4, most, micro, a);
-                    for (int i = 0; i < 2 * micro; i++) {
-                        assert_int_equal(a[i].micro, a[i].backward ? backward : forward);
-                        *(a[i].backward ? &backward : &forward) += 1;
-                        assert_true(backward <= forward);
-                        held = forward - backward > held ? forward - backward : held;
-                    }
-                    assert_int_equal(forward, micro);
-                    assert_int_equal(backward, micro);
-                    assert_int_equal(held, rungi_pipeline_in_flight(all[k], s, 4, most));
-                }
+                for (int micro = most; micro <= 12; micro++)
+                    assert_int_equal(held_by(all[k], s, 4, most, micro),
+                                     rungi_pipeline_in_flight(all[k], s, 4, most));
     assert_near(rungi_pipeline_bubble(RUNGI_PIPELINE_NONE, 4, 1, 8), 0.75, 1e-12);
     assert_near(rungi_pipeline_bubble(RUNGI_PIPELINE_GPIPE, 4, 4, 16), 3.0 / 7, 1e-12);
     assert_near(rungi_pipeline_bubble(RUNGI_PIPELINE_1F1B, 4, 4, 16), 3.0 / 19, 1e-12);
