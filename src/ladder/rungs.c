@@ -446,15 +446,11 @@ static bool ddp_compress(const rungi_train_config *c, char *setting, size_t size
 
 // ---- devices of one process -------------------------------------------------------------------
 
-static const char *const no_halves = "16 bits, which were kept, work with single and ddp only";
-
 static bool data_parallel(const rungi_train_config *c, char *setting, size_t size, char *why,
                           size_t why_size)
 {
     if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
         return say(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return say(why, why_size, no_halves);
     if (c->device.list.count < 2)
         return say(why, why_size, "device.list names one device");
     if (c->train.ranks > 1)
@@ -538,8 +534,6 @@ static bool pipeline(const rungi_train_config *c, char *setting, size_t size, ch
         return say(why, why_size, one_rank);
     if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
         return say(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return say(why, why_size, no_halves);
     if (c->exact)
         return say(why, why_size, "exact cuts batches into shards; stages take them whole");
     if (c->data.batch_per_device)
@@ -605,8 +599,6 @@ static bool parameter_server(const rungi_train_config *c, char *setting, size_t 
         return say(why, why_size, one_rank);
     if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
         return say(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return say(why, why_size, no_halves);
     snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
              c->ddp.overlap ? " ddp.overlap=false" : "",
              c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
