@@ -48,6 +48,11 @@ struct rung_device {
     struct rungi_block *cache;  // freed ones
 };
 
+// Enters memory into the device's account that is allocated elsewhere (of a communicator), and
+// takes it off again, before it is freed. Errors: RUNG_NO_MEMORY beyond the cap, as
+// rung_device_alloc.
+rung_status rungi_device_adopt(rung_device *device, void *data, uint64_t bytes, const char *what);
+void rungi_device_disown(rung_device *device, void *data);
 // Frees without caching.
 void rungi_device_free_now(rung_device *device, void *data);
 // Sets the cap; what is reserved beyond it stays.

@@ -135,6 +135,12 @@ int rungi_engine_round_shards(const rungi_engine *e)
     return e->slots;
 }
 
+int rungi_engine_turns(const rungi_engine *e, int device)
+{
+    const rungi_replica *r = &e->replicas[device];
+    return (r->shards + r->workers - 1) / r->workers;
+}
+
 int rungi_engine_rounds(const rungi_engine *e)
 {
     return e->options.accumulate;
@@ -297,6 +303,25 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
             largest = x;
     }
     return largest ? largest->plan : NULL;
+}
+
+bool rungi_engine_work_of(const rungi_engine *e, int index, rungi_engine_work *out)
+{
+    if (e->pipeline)
+        return rungi_pipeline_work_of(e->pipeline, index, out);
+    if (index < e->active) {
+        const rungi_shard_plan *x = e->now[index];
+        *out = (rungi_engine_work){x->plan, rungi_engine_instance(e, index),
+                                   e->device_of[index % e->slots], x->count};
+        return true;
+    }
+    int piece = index - e->active;
+    if (!e->criterion || piece >= e->criterion->count)
+        return false;
+    const rungi_shard_plan *x = e->criterion->now[piece];
+    *out = (rungi_engine_work){x->plan, x->instances[piece], e->options.replicas.output_device,
+                               x->count};
+    return true;
 }
 
 bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,
