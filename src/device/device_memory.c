@@ -33,6 +33,7 @@ typedef struct rungi_block {
     uint64_t capacity; // of the block
     char what[48];
     bool foreign; // adopted: not to be freed here
+    bool zero;    // new from the system, and zero
     struct rungi_block *next;
 } rungi_block;
 
@@ -126,7 +127,7 @@ static bool make_block(rung_device *device, uint64_t bytes, rungi_block *block)
 {
     block->capacity = bytes;
     return fits_cap(device, bytes) &&
-           device->backend->alloc(device, bytes, &block->data) == RUNG_OK;
+           device->backend->alloc(device, bytes, &block->zero, &block->data) == RUNG_OK;
 }
 
 // From the cache, or new; NULL when there is no room.
@@ -160,8 +161,8 @@ static void enter(rung_device *device, rungi_block *block, uint64_t bytes, const
     count(device);
 }
 
-rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
-                              void **data_out)
+static rung_status allocate(rung_device *device, uint64_t bytes, const char *what, bool *zero_out,
+                            void **data_out)
 {
     if (bytes == 0)
         bytes = 1;
@@ -170,7 +171,9 @@ rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *w
     rungi_block *block = find_block(device, bytes);
     if (block) {
         enter(device, block, bytes, what);
+        *zero_out = block->zero;
         *data_out = block->data;
+        block->zero = false; // from now on others write to it
     } else {
         m->failures++;
     }
@@ -200,6 +203,23 @@ rung_status rungi_device_adopt(rung_device *device, void *data, uint64_t bytes, 
         return RUNG_OK;
     free(block);
     return refuse(device, bytes, what, &before);
+}
+
+rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
+                              void **data_out)
+{
+    bool zero;
+    return allocate(device, bytes, what, &zero, data_out);
+}
+
+rung_status rungi_device_alloc_zero(rung_device *device, uint64_t bytes, const char *what,
+                                    void **data_out)
+{
+    bool zero = false;
+    RUNG_TRY(allocate(device, bytes, what, &zero, data_out));
+    if (!zero)
+        memset(*data_out, 0, bytes);
+    return RUNG_OK;
 }
 
 static void free_block(rung_device *device, void *data, bool keep)

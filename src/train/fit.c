@@ -245,6 +245,7 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                       ? (uint64_t)c->memory.budget
                       : (available() + rungi_resident()) / (uint64_t)fit->device_count;
     RUNG_TRY(measure(f));
+    rungi_fit_group_touch(&f->group);
     malloc_trim(0);
     f->base = rungi_resident();
     return fill(f);

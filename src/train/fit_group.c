@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "train/session_stages.h"
@@ -47,6 +48,24 @@ int64_t rungi_fit_parts(const rungi_session *s)
 bool rungi_fit_accumulates(const rungi_session *s)
 {
     return !s->stages && rungi_engine_devices(s->engine) == 1 && !s->c->ddp.sync_batch_norm;
+}
+
+// Gradients and the optimizer's state are resident from the first step on, of all devices.
+void rungi_fit_group_touch(rungi_fit_group *g)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        const rungi_session *s = g->sessions[r];
+        size_t part = (size_t)rungi_session_optimizer_part(s).count * sizeof(float);
+        for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
+            if (s->optimizer_state[i])
+                memset(s->optimizer_state[i], 0, part);
+        for (int d = 0; d < rungi_engine_devices(s->engine); d++) {
+            const rung_state *state = rungi_engine_replica(s->engine, d);
+            memset(state->grads, 0, (size_t)state->flat_size * sizeof(float));
+            if (d)
+                memset(state->params, 0, (size_t)state->flat_size * sizeof(float));
+        }
+    }
 }
 
 // ---- times ------------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ int64_t rungi_fit_parts(const rungi_session *s);
 // Can this strategy accumulate?
 bool rungi_fit_accumulates(const rungi_session *s);
 
+// Makes what training holds all the time resident.
+void rungi_fit_group_touch(rungi_fit_group *g);
+
 // Times operators with plans for that batch: fills group->times[precision].
 rung_status rungi_fit_group_measure(rungi_fit_group *group, int64_t batch,
                                     const rungi_fit_what *what, int precision);
