@@ -94,7 +94,7 @@ static void print_fit(const rung_fit *f)
     if (several)
         print_devices(f);
     printf("\n");
-    for (int p = 0; p < f->precision_count; p++)
+    for (int p = 0; p < RUNG_FIT_PRECISIONS; p++)
         for (int way = 0; way < RUNG_FIT_WAYS; way++)
             printf("largest batch, %s, %-14s %8" PRId64 "\n", precision_name(f->precisions[p]),
                    rung_fit_way_name((rung_fit_way)way), f->largest[p][way]);

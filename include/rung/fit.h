@@ -22,7 +22,7 @@ typedef enum rung_fit_way {
 } rung_fit_way;
 
 // Precisions of activations: float32, and 16 bits (fp16 where the configuration says that, else
-// bf16: they take the same). Where a strategy has no 16 bits, the first alone counts.
+// bf16: they take the same).
 enum { RUNG_FIT_PRECISIONS = 2 };
 
 // "keep", "recompute", "recompute most".
@@ -72,8 +72,7 @@ typedef struct rung_fit {
     rung_fit_device *devices;
     int device_count;
     rung_dtype precisions[RUNG_FIT_PRECISIONS];
-    int precision_count; // looked at
-    rung_fit_row *rows;  // by batch, then precision, then way
+    rung_fit_row *rows; // by batch, then precision, then way
     int64_t count;
     rung_fit_bytes *bytes; // [row][device]
     // Batch that fits, 0: none does. Where batches were given, of these.

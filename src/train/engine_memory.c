@@ -97,8 +97,11 @@ rungi_cut rungi_cut_of(const rungi_survey *v, bool training)
 
 rungi_shard rungi_cut_part(const rungi_engine *e, const rungi_cut *c, int64_t count, int s)
 {
-    return e->devices > 1 && !e->options.exact ? rungi_engine_share(e, count, s)
-                                               : rungi_shard_of(count, c->total, c->first + s);
+    if (e->devices == 1 || e->options.exact)
+        return rungi_shard_of(count, c->total, c->first + rungi_engine_leaf(e, s, c->rounds));
+    rungi_shard whole = rungi_engine_share(e, count, s % e->slots);
+    rungi_shard part = rungi_shard_of(whole.count, c->rounds, s / e->slots);
+    return (rungi_shard){whole.begin + part.begin, part.count};
 }
 
 int64_t rungi_cut_samples(const rungi_survey *v, const rungi_cut *c, int64_t count)
@@ -153,13 +156,16 @@ static rung_status survey_shards(rungi_survey *v)
 {
     const rungi_engine *e = v->e;
     uint64_t flat = (uint64_t)e->state->flat_size * sizeof(float);
-    int levels = v->device == 0 && e->options.exact ? rungi_tree_levels(v->load->rounds) : 0;
-    v->bytes->gradients = flat * (uint64_t)(e->replicas[v->device].shards + levels);
+    const rungi_replica *r = &e->replicas[v->device];
+    int levels = e->options.exact ? rungi_tree_levels(v->load->rounds) : 0, blocks = 0;
+    for (int s = r->first; s < r->first + r->shards; s++)
+        blocks += e->blocks[s] > 0;
+    v->bytes->gradients = flat * (uint64_t)(r->shards + levels * blocks);
     for (int i = 0; i < RUNGI_LOAD_BATCHES; i++) {
         rungi_cut train = rungi_cut_of(v, true), evaluate = rungi_cut_of(v, false);
         if (v->load->trained[i])
             RUNG_TRY(note_batch(v, &train, true, v->load->trained[i]));
-        if (v->load->trained[i] && e->devices == 1)
+        if (v->load->trained[i] && v->device == 0)
             RUNG_TRY(note_remote(v, &train, v->load->trained[i]));
         if (v->load->evaluated[i])
             RUNG_TRY(note_batch(v, &evaluate, false, v->load->evaluated[i]));

@@ -36,18 +36,19 @@ static rung_status note_losses(rungi_survey *v, const rungi_cut *c, bool trainin
 {
     const rungi_engine *e = v->e;
     const rungi_criterion *k = e->criterion;
-    int pieces = e->options.exact ? c->shards : 1;
+    bool by_shard = e->options.exact || c->rounds > 1;
+    int pieces = by_shard ? c->shards : 1;
     for (int i = 0; i < pieces; i++) {
-        int64_t samples = e->options.exact ? rungi_cut_part(e, c, count, i).count : count;
+        int64_t samples = by_shard ? rungi_cut_part(e, c, count, i).count : count;
         rung_compile_options o = rungi_survey_options(v, training, false, samples);
         rung_plan *plan;
         if (!samples)
-            break;
+            continue;
         o.gradients = training && rungi_criterion_gradients(k);
         o.recompute = RUNG_RECOMPUTE_NONE;
         o.budget = 0;
         RUNG_TRY(rung_compile(k->loss.graph, k->state, &o, &plan));
-        rungi_need(&arenas[i], rung_plan_memory_use(plan).arena);
+        rungi_need(&arenas[i % e->slots], rung_plan_memory_use(plan).arena);
         if (i == 0) // the plan's own instance
             rungi_need(&arenas[0], rung_plan_memory_use(plan).arena);
         rung_plan_destroy(&plan);

@@ -43,7 +43,7 @@ static rungi_fit_what what_of(const fitter *f, int precision, rung_fit_way way)
 
 static int64_t most_rounds(const fitter *f, int64_t batch)
 {
-    int64_t shards = rungi_engine_round_shards(first_of(f)->engine) * (int64_t)first_of(f)->ranks;
+    int64_t shards = rungi_fit_parts(first_of(f)) / rungi_engine_rounds(first_of(f)->engine);
     return batch < RUNGI_MAX_SHARDS / shards ? batch : RUNGI_MAX_SHARDS / shards;
 }
 
@@ -51,10 +51,6 @@ static int64_t most_rounds(const fitter *f, int64_t batch)
 static rung_status find_rounds(const fitter *f, rung_fit_row *row)
 {
     bool fits = row->fits;
-    if (!rungi_fit_accumulates(first_of(f))) {
-        row->accumulate = fits;
-        return RUNG_OK;
-    }
     int64_t most = most_rounds(f, row->batch);
     for (int64_t rounds = rungi_engine_rounds(first_of(f)->engine); rounds <= most; rounds *= 2) {
         rungi_fit_what what = rungi_fit_configured(first_of(f), row->way);
@@ -110,7 +106,7 @@ static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
 {
     rung_fit *fit = f->fit;
     *any_fits = false;
-    for (int i = 0; i < fit->precision_count * RUNG_FIT_WAYS; i++) {
+    for (int i = 0; i < RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS; i++) {
         RUNG_TRY(reserve(f));
         rung_fit_row *row = &fit->rows[fit->count];
         RUNG_TRY(predict(f, batch, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS), row,
@@ -185,7 +181,7 @@ static rung_status measure(fitter *f)
     int64_t parts = rungi_fit_parts(s), batch = rungi_session_batch(s);
     batch = batch < most * parts ? batch : most * parts;
     int64_t begin = rungi_now(s->context);
-    for (int i = 0; i < f->fit->precision_count; i++) {
+    for (int i = 0; i < RUNG_FIT_PRECISIONS; i++) {
         rungi_fit_what what = what_of(f, i, RUNG_FIT_KEEP);
         what.full_only = true;
         RUNG_TRY(rungi_fit_group_measure(&f->group, batch, &what, i));
@@ -208,7 +204,7 @@ static rung_status fill(fitter *f)
         batch /= 2;
     for (int i = 0; !f->o->n_batches && i < HALVES + DOUBLES && fits; i++, batch *= 2)
         RUNG_TRY(add_batch(f, batch, &fits));
-    for (int i = 0; i < f->fit->precision_count * RUNG_FIT_WAYS; i++)
+    for (int i = 0; i < RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS; i++)
         RUNG_TRY(find_largest(f, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS)));
     return RUNG_OK;
 }
@@ -237,7 +233,6 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
     snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(s->device));
     snprintf(fit->strategy, sizeof fit->strategy, "%s", rungi_config_strategy_name(c, s->ranks));
     fit->precisions[1] = c->precision.dtype == RUNG_F16 ? RUNG_F16 : RUNG_BF16;
-    fit->precision_count = c->train.strategy <= RUNGI_STRATEGY_DDP ? RUNG_FIT_PRECISIONS : 1;
     fit->batch = rungi_session_batch(s);
     fit->threads = rung_device_threads(s->device);
     fit->memory = f->o->memory ? f->o->memory

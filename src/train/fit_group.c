@@ -41,13 +41,8 @@ int rungi_fit_group_devices(const rungi_fit_group *g)
 int64_t rungi_fit_parts(const rungi_session *s)
 {
     if (s->stages)
-        return s->stages->micro;
+        return s->stages->total;
     return (int64_t)rungi_session_shards(s) * rungi_engine_rounds(s->engine);
-}
-
-bool rungi_fit_accumulates(const rungi_session *s)
-{
-    return !s->stages && rungi_engine_devices(s->engine) == 1 && !s->c->ddp.sync_batch_norm;
 }
 
 // Gradients and the optimizer's state are resident from the first step on, of all devices.
@@ -118,13 +113,17 @@ static void add_time(const rungi_fit_group *g, int r, int device, const rungi_fi
     }
 }
 
-static double total_time(const rungi_fit_group *g, const tally *k)
+static double total_time(const rungi_fit_group *g, const rungi_fit_what *what, const tally *k)
 {
-    const rungi_session *s = g->sessions[0];
-    double steps = s->stages ? rungi_pipeline_makespan(s->c->pipeline.schedule, s->stages->count,
-                                                       s->stages->micro, k->forward, k->backward)
-                             : k->slowest;
-    return steps + k->optimizer;
+    const rungi_session_stages *stages = g->sessions[0]->stages;
+    if (!stages)
+        return k->slowest + k->optimizer;
+    int micro = stages->micro * what->rounds;
+    micro = micro < RUNGI_PIPELINE_MICRO ? micro : RUNGI_PIPELINE_MICRO;
+    double more = (double)(stages->micro * what->rounds) / micro; // of those that are looked at
+    return more * rungi_pipeline_makespan(g->sessions[0]->c->pipeline.schedule, stages->count,
+                                          stages->micro, micro, k->forward, k->backward) +
+           k->optimizer;
 }
 
 // ---- bytes ------------------------------------------------------------------------------------
@@ -155,6 +154,6 @@ rung_status rungi_fit_group_predict(const rungi_fit_group *g, int64_t batch,
             row->most = p.bytes;
             row->device = at;
         }
-    row->seconds = times ? total_time(g, &k) : NAN;
+    row->seconds = times ? total_time(g, what, &k) : NAN;
     return RUNG_OK;
 }

@@ -22,8 +22,6 @@ void rungi_fit_group_fini(rungi_fit_group *group);
 int rungi_fit_group_devices(const rungi_fit_group *group);
 // Parts that a step's batch is computed in, one after the other or at once.
 int64_t rungi_fit_parts(const rungi_session *s);
-// Can this strategy accumulate?
-bool rungi_fit_accumulates(const rungi_session *s);
 
 // Makes what training holds all the time resident.
 void rungi_fit_group_touch(rungi_fit_group *g);
