@@ -21,8 +21,6 @@ bool rungi_rung_normalizes(const rungi_train_config *c)
 
 const char *const rungi_rung_one_rank = "there is one rank: the rung ddp was not kept";
 
-const char *const rungi_rung_no_halves = "16 bits, which were kept, work with single and ddp only";
-
 const rungi_rung rungi_rungs[] = {
     {RUNGI_RUNG_CEILING, "data from memory: the ceiling of supply", RUNGI_SEMANTIC,
      rungi_rung_preloaded,

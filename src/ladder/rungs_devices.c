@@ -13,8 +13,6 @@ bool rungi_rung_data_parallel(const rungi_train_config *c, char *setting, size_t
 {
     if (c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL)
         return rungi_rung_cannot(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return rungi_rung_cannot(why, why_size, rungi_rung_no_halves);
     if (c->device.list.count < 2)
         return rungi_rung_cannot(why, why_size, "device.list names one device");
     if (c->train.ranks > 1)
@@ -100,8 +98,6 @@ bool rungi_rung_pipeline(const rungi_train_config *c, char *setting, size_t size
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
     if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
         return rungi_rung_cannot(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return rungi_rung_cannot(why, why_size, rungi_rung_no_halves);
     if (c->exact)
         return rungi_rung_cannot(why, why_size,
                                  "exact cuts batches into shards; stages take them whole");

@@ -11,8 +11,7 @@ bool rungi_rung_cannot(char *why, size_t size, const char *reason);
 // Has the network batch normalization, which sees no more than what is computed at once?
 bool rungi_rung_normalizes(const rungi_train_config *c);
 
-extern const char *const rungi_rung_one_rank; // reasons that several rungs have
-extern const char *const rungi_rung_no_halves;
+extern const char *const rungi_rung_one_rank; // a reason that several rungs have
 
 // See rungi_rung: setting, and effect_in.
 typedef bool rungi_setting_fn(const rungi_train_config *c, char *setting, size_t size, char *why,

@@ -129,8 +129,6 @@ bool rungi_rung_parameter_server(const rungi_train_config *c, char *setting, siz
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
     if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
         return rungi_rung_cannot(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
-        return rungi_rung_cannot(why, why_size, rungi_rung_no_halves);
     snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
              c->ddp.overlap ? " ddp.overlap=false" : "",
              c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
