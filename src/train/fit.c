@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +107,9 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
         if (!loaders[i])
             continue;
         rung_loader_describe(loaders[i], &info);
+        int64_t samples = batch < info.samples_per_epoch ? batch : info.samples_per_epoch;
         for (int f = 0; f < info.field_count; f++)
-            bytes += (uint64_t)info.slots * (uint64_t)batch * rungi_field_bytes(&info.fields[f]);
+            bytes += (uint64_t)info.slots * (uint64_t)samples * rungi_field_bytes(&info.fields[f]);
     }
     return bytes;
 }
@@ -305,13 +305,12 @@ static uint64_t available(void)
     return (uint64_t)kb * 1024;
 }
 
-// Times the operators; without times on two samples, for what libraries keep once they have
+// Times the operators; without times on few samples, for what libraries keep once they have
 // computed, which the process has resident from then on.
 static rung_status measure(fitter *f)
 {
-    const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
-    int64_t batch = rungi_session_batch(f->s) < most ? rungi_session_batch(f->s) : most;
-    int64_t begin = rungi_now(f->s->context);
+    int64_t batch, begin = rungi_now(f->s->context);
+    RUNG_TRY(rungi_fit_sample(f->s, !f->o->no_times, &batch));
     for (int i = 0; i < RUNG_FIT_PRECISIONS; i++) {
         rung_fit_row row;
         rung_plan *plan;
@@ -320,6 +319,7 @@ static rung_status measure(fitter *f)
         rung_status status = rungi_fit_measure(f->s, plan, &f->times[i]);
         rung_plan_destroy(&plan);
         RUNG_TRY(status);
+        RUNG_TRY(rungi_fit_measure_rest(f->s, &what, &f->times[i]));
         if (f->o->no_times)
             break; // the libraries have been used
     }
@@ -365,8 +365,7 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                   : c->memory.budget ? (uint64_t)c->memory.budget
                                      : available() + rungi_resident();
     RUNG_TRY(measure(f));
-    malloc_trim(0);
-    f->base = rungi_resident();
+    RUNG_TRY(rungi_fit_base(f->s, &f->base));
     return fill(f);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of rung_fit_run: fit.c plans, fit_times.c measures.
+// Inside of rung_fit_run: fit.c plans, fit_times.c measures, fit_resident.c looks at the process.
 #ifndef RUNGI_TRAIN_FIT_H
 #define RUNGI_TRAIN_FIT_H
 
@@ -41,5 +41,14 @@ rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way);
 // The plan is of the largest shard; the caller destroys it.
 rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
                               rung_fit_row *row_out, rung_plan **plan_out);
+
+// fit_resident.c: samples that operators are measured on: enough for kernels to show their speed,
+// or, where times are not wanted, as many as cost little.
+rung_status rungi_fit_sample(const rungi_session *s, bool times, int64_t *samples_out);
+// Times the kernels that full batches, and an epoch's last one, have beside those that were timed.
+rung_status rungi_fit_measure_rest(rungi_session *s, const rungi_fit_what *what,
+                                   rungi_fit_times *times);
+// What the process has resident before arenas and loaders, once operators were measured.
+rung_status rungi_fit_base(const rungi_session *s, uint64_t *base_out);
 
 #endif
