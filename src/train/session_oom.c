@@ -136,6 +136,34 @@ static int by_cost(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef struct part {
+    uint64_t bytes;
+    const char *name;
+} part;
+
+static int by_bytes(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+// What the device would hold, largest first.
+static void add_parts(const rung_fit_row *row, rungi_string *out)
+{
+    part parts[] = {
+        {row->activations, "activations"}, {row->workspace, "workspace"},
+        {row->gradients, "gradients"},     {row->optimizer, "optimizer"},
+        {row->weights, "weights"},         {row->buffers + row->statistics, "statistics"}};
+    size_t n = sizeof parts / sizeof *parts;
+    qsort(parts, n, sizeof *parts, by_bytes);
+    for (size_t i = 0; i < n && parts[i].bytes > 1; i++) {
+        char bytes[32];
+        rungi_string_add(out, "%s%s %s", i ? ", " : " (", parts[i].name,
+                         rungi_text_bytes(parts[i].bytes, bytes, sizeof bytes));
+    }
+    rungi_string_add(out, ")");
+}
+
 static void add_tensors(const rung_plan *plan, rungi_string *out)
 {
     rungi_held held[TENSORS];
@@ -176,6 +204,7 @@ static rung_status tell(const rungi_session *s, int64_t batch, rungi_string *out
         r.limit = (uint64_t)s->c->memory.budget;
     rungi_string_add(out, "; a batch of %" PRId64 " takes %s of the device", batch,
                      rungi_text_bytes(row.peak, now, sizeof now));
+    add_parts(&row, out);
     add_tensors(plan, out);
     rung_plan_destroy(&plan);
     RUNG_TRY(find_remedies(s, batch, way, &r));
