@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,15 +171,13 @@ static uint64_t available(void)
     return (uint64_t)kb * 1024;
 }
 
-// Times the operators; without times on two samples, for what libraries keep once they have
+// Times the operators; without times on few samples, for what libraries keep once they have
 // computed, which the process has resident from then on.
 static rung_status measure(fitter *f)
 {
     const rungi_session *s = first_of(f);
-    const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
-    int64_t parts = rungi_fit_parts(s), batch = rungi_session_batch(s);
-    batch = batch < most * parts ? batch : most * parts;
-    int64_t begin = rungi_now(s->context);
+    int64_t batch, begin = rungi_now(s->context);
+    RUNG_TRY(rungi_fit_sample(&f->group, !f->o->no_times, &batch));
     for (int i = 0; i < RUNG_FIT_PRECISIONS; i++) {
         rungi_fit_what what = what_of(f, i, RUNG_FIT_KEEP);
         what.full_only = true;
@@ -240,9 +237,7 @@ static rung_status run(fitter *f, rung_context *context, const rung_config *conf
                       ? (uint64_t)c->memory.budget
                       : (available() + rungi_resident()) / (uint64_t)fit->device_count;
     RUNG_TRY(measure(f));
-    rungi_fit_group_touch(&f->group);
-    malloc_trim(0);
-    f->base = rungi_resident();
+    RUNG_TRY(rungi_fit_base(&f->group, &f->base));
     return fill(f);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of rung_fit_run: fit_predict.c tells bytes of a device, fit_times.c measures, fit.c makes
-// the table.
+// Inside of rung_fit_run: fit_predict.c tells bytes of a device, fit_times.c measures, fit_group.c
+// sums up, fit_resident.c looks at the process, fit.c makes the table.
 #ifndef RUNGI_TRAIN_FIT_H
 #define RUNGI_TRAIN_FIT_H
 

@@ -45,30 +45,23 @@ int64_t rungi_fit_parts(const rungi_session *s)
     return (int64_t)rungi_session_shards(s) * rungi_engine_rounds(s->engine);
 }
 
-// Gradients and the optimizer's state are resident from the first step on, of all devices.
-void rungi_fit_group_touch(rungi_fit_group *g)
-{
-    for (int r = 0; r < g->ranks; r++) {
-        const rungi_session *s = g->sessions[r];
-        size_t part = (size_t)rungi_session_optimizer_part(s).count * sizeof(float);
-        for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
-            if (s->optimizer_state[i])
-                memset(s->optimizer_state[i], 0, part);
-        for (int d = 0; d < rungi_engine_devices(s->engine); d++) {
-            const rung_state *state = rungi_engine_replica(s->engine, d);
-            memset(state->grads, 0, (size_t)state->flat_size * sizeof(float));
-            if (d)
-                memset(state->params, 0, (size_t)state->flat_size * sizeof(float));
-        }
-    }
-}
-
 // ---- times ------------------------------------------------------------------------------------
 
 // Operators of stages differ, those of replicas do not.
 static int measured_ranks(const rungi_fit_group *g)
 {
     return g->sessions[0]->stages ? g->ranks : 1;
+}
+
+static rung_status measure_at(rungi_session *s, int64_t batch, const rungi_fit_what *what,
+                              rungi_fit_times *times)
+{
+    rungi_fit_prediction p;
+    rung_plan *plan;
+    RUNG_TRY(rungi_fit_predict(s, 0, batch, what, &p, &plan));
+    rung_status status = plan ? rungi_fit_measure(s, plan, times) : RUNG_OK;
+    rung_plan_destroy(&plan);
+    return status;
 }
 
 rung_status rungi_fit_group_measure(rungi_fit_group *g, int64_t batch, const rungi_fit_what *what,
@@ -78,12 +71,13 @@ rung_status rungi_fit_group_measure(rungi_fit_group *g, int64_t batch, const run
     RUNG_CHECK(times, RUNG_NO_MEMORY, "no memory for a fit");
     g->times[precision] = times;
     for (int r = 0; r < measured_ranks(g); r++) {
-        rungi_fit_prediction p;
-        rung_plan *plan;
-        RUNG_TRY(rungi_fit_predict(g->sessions[r], 0, batch, what, &p, &plan));
-        rung_status status = plan ? rungi_fit_measure(g->sessions[r], plan, &times[r]) : RUNG_OK;
-        rung_plan_destroy(&plan);
-        RUNG_TRY(status);
+        rungi_session *s = g->sessions[r];
+        rung_loader_info info = {.last_batch = rungi_session_batch(s)};
+        if (s->train_loader)
+            rung_loader_describe(s->train_loader, &info);
+        RUNG_TRY(measure_at(s, batch, what, &times[r]));
+        RUNG_TRY(measure_at(s, rungi_session_batch(s), what, &times[r]));
+        RUNG_TRY(measure_at(s, info.last_batch, what, &times[r]));
     }
     return RUNG_OK;
 }

@@ -23,10 +23,8 @@ int rungi_fit_group_devices(const rungi_fit_group *group);
 // Parts that a step's batch is computed in, one after the other or at once.
 int64_t rungi_fit_parts(const rungi_session *s);
 
-// Makes what training holds all the time resident.
-void rungi_fit_group_touch(rungi_fit_group *g);
-
-// Times operators with plans for that batch: fills group->times[precision].
+// Times operators with plans for that batch, and the kernels that the configuration's batch and an
+// epoch's last one have beside those: fills group->times[precision].
 rung_status rungi_fit_group_measure(rungi_fit_group *group, int64_t batch,
                                     const rungi_fit_what *what, int precision);
 
@@ -35,5 +33,11 @@ rung_status rungi_fit_group_measure(rungi_fit_group *group, int64_t batch,
 rung_status rungi_fit_group_predict(const rungi_fit_group *group, int64_t batch,
                                     const rungi_fit_what *what, const rungi_fit_times *times,
                                     rung_fit_bytes *bytes, rung_fit_row *row);
+
+// fit_resident.c: samples of a batch that operators are measured on: enough for kernels to show
+// their speed, or, where times are not wanted, as many as cost little.
+rung_status rungi_fit_sample(const rungi_fit_group *group, bool times, int64_t *batch_out);
+// What the process has resident before arenas and loaders, once operators were measured.
+rung_status rungi_fit_base(rungi_fit_group *group, uint64_t *base_out);
 
 #endif

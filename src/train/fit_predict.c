@@ -63,7 +63,7 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
     enum { COPIES = 2 }; // of a feeder
     const rung_loader *loaders[] = {s->train_loader, s->val_loader};
     const rungi_feeder *feeders[] = {s->feeder, s->val_feeder};
-    int64_t part = (batch + rungi_session_parts(s) - 1) / rungi_session_parts(s);
+    const int64_t parts = rungi_session_parts(s);
     uint64_t bytes = 0;
     if (s->stages && s->rank)
         return 0; // the first stage reads for all
@@ -72,6 +72,8 @@ static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
         if (!loaders[i])
             continue;
         rung_loader_describe(loaders[i], &info);
+        int64_t samples = batch < info.samples_per_epoch ? batch : info.samples_per_epoch;
+        int64_t part = (samples + parts - 1) / parts;
         uint64_t slots = (uint64_t)info.slots + (feeders[i] ? COPIES : 0);
         for (int f = 0; f < info.field_count; f++)
             bytes += slots * (uint64_t)part * rungi_field_bytes(&info.fields[f]);

@@ -130,6 +130,34 @@ static int by_cost(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef struct part {
+    uint64_t bytes;
+    const char *name;
+} part;
+
+static int by_bytes(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+// What the device would hold, largest first.
+static void add_parts(const rung_fit_bytes *b, rungi_string *out)
+{
+    part parts[] = {{b->activations, "activations"},    {b->workspace, "workspace"},
+                    {b->gradients, "gradients"},        {b->optimizer, "optimizer"},
+                    {b->weights, "weights"},            {b->buffers + b->statistics, "statistics"},
+                    {b->communication, "communication"}};
+    size_t n = sizeof parts / sizeof *parts;
+    qsort(parts, n, sizeof *parts, by_bytes);
+    for (size_t i = 0; i < n && parts[i].bytes > 1; i++) {
+        char bytes[32];
+        rungi_string_add(out, "%s%s %s", i ? ", " : " (", parts[i].name,
+                         rungi_text_bytes(parts[i].bytes, bytes, sizeof bytes));
+    }
+    rungi_string_add(out, ")");
+}
+
 static void add_tensors(const rung_plan *plan, rungi_string *out)
 {
     rungi_held held[TENSORS];
@@ -171,6 +199,7 @@ static rung_status tell(const rungi_session *s, int64_t batch, rungi_string *out
     rungi_string_add(out, "; a batch of %" PRId64 " takes %s of the %sdevice", batch,
                      rungi_text_bytes(row.bytes.total, now, sizeof now),
                      rungi_engine_devices(s->engine) > 1 ? "fullest " : "");
+    add_parts(&row.bytes, out);
     if (plan)
         add_tensors(plan, out);
     rung_plan_destroy(&plan);
