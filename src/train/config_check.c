@@ -140,6 +140,20 @@ static bool is_set(const rungi_options *o, const char *key)
            o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
 }
 
+// The same, but for what stands in a file that has all keys (of a run folder, or the ladder's).
+static bool is_said(const rungi_options *o, const char *key)
+{
+    size_t index;
+    rungi_string text = {0};
+    if (!is_set(o, key) || rungi_options_find(o, key, &index) != RUNG_OK)
+        return false;
+    rungi_options_text(o, index, &text);
+    bool initial = o->entries[index].source.kind == RUNGI_SOURCE_FILE &&
+                   strcmp(rungi_string_text(&text), rungi_options_at(o, index)->initial) == 0;
+    rungi_string_fini(&text);
+    return !initial;
+}
+
 rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_train_config *v,
                                            int64_t ranks, int64_t local)
 {
@@ -157,7 +171,7 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
             local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "",
             ranks == 1 ? ", or set train.strategy to data_parallel" : "");
     bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
-    if (whole && v->data.batch_per_device)
+    if (v->data.batch_per_device && is_said(o, "data.batch_size"))
         return rungi_options_fail(o, "data.batch_per_device",
                                   "cannot be combined with data.batch_size, which is for all ranks "
                                   "together: set one of them");
@@ -167,10 +181,6 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "data.batch_size",
                                   "is not set: with several ranks say data.batch_size, for all of "
                                   "them together, or data.batch_per_device");
-    if (v->plan.autotune)
-        return rungi_options_fail(o, "plan.autotune",
-                                  "cannot be combined with several ranks, which would choose "
-                                  "different kernels: switch it off");
     if (v->plan.fuse_optimizer)
         return rungi_options_fail(o, "plan.fuse_optimizer",
                                   "cannot be combined with several ranks, which add their "
@@ -203,10 +213,6 @@ static rung_status check_precision(const rungi_options *o, const rungi_train_con
                                "ignored, because train.precision is fp32");
         return RUNG_OK;
     }
-    if (v->train.strategy > RUNGI_STRATEGY_DDP)
-        return rungi_options_fail(o, "train.precision",
-                                  "16 bits work with the strategies single and ddp only, so far: "
-                                  "set it to fp32");
     if (p->compute == RUNG_COMPUTE_NATIVE &&
         !rung_compute_native(context, p->dtype, why, sizeof why))
         return rungi_options_fail(o, "train.compute", "native is not available: %s", why);
@@ -247,6 +253,11 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         (v->plan.kernels != RUNG_KERNELS_OWN || v->plan.layout != RUNG_LAYOUT_CHANNELS_LAST))
         return rungi_options_fail(options, "plan.winograd",
                                   "needs plan.kernels own and plan.layout channels_last");
+    if (*v->ladder.launcher && !strstr(v->ladder.launcher, "{ranks}"))
+        return rungi_options_fail(options, "ladder.launcher",
+                                  "is '%s': it needs {ranks} where their number belongs, as in "
+                                  "'mpirun -n {ranks}'",
+                                  v->ladder.launcher);
     if (v->exact && v->plan.autotune)
         return rungi_options_fail(options, "plan.autotune",
                                   "cannot be combined with exact, where the choice of kernels is "
@@ -259,22 +270,11 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.accumulate adds gradients before weights are "
                            "updated");
-    if (v->gradients.accumulate > 1 && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-                                        v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL))
-        return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64 "; pipelines have micro-batches of their own, and "
-                                  "devices that share batches do not accumulate: set it to 1",
-                                  v->gradients.accumulate);
-    if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
-        return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64
-                                  "; ddp.sync_batch_norm, in which ranks meet, takes 1",
-                                  v->gradients.accumulate);
-    if (v->gradients.log_layers && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-                                    v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER))
+    if (v->gradients.log_layers && v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER &&
+        v->ps.mode == RUNGI_PS_ASYNC)
         return rungi_options_fail(options, "train.log_layers",
-                                  "looks at the optimizer of one rank: not with pipelines and "
-                                  "parameter servers");
+                                  "looks at the update of a step, which ps.mode async has none of: "
+                                  "each push of a worker is one, made by the servers");
     if (v->exact && (v->gradients.accumulate & (v->gradients.accumulate - 1)) != 0)
         return rungi_options_fail(options, "train.accumulate",
                                   "must be a power of two under exact, not %" PRId64,

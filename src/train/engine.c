@@ -81,8 +81,6 @@ void rungi_engine_destroy(rungi_engine **engine)
     rungi_array_fini(&e->entries);
     for (size_t i = 0; e->gathered && e->gathered_bytes && i < e->model->outputs.count; i++)
         rungi_engine_drop_output(e, i);
-    for (int i = 0; i < RUNGI_ENGINE_LEVELS; i++)
-        rung_device_free(e->state->device, e->levels[i]);
     rung_device_free(e->state->device, e->own_room);
     rungi_engine_leave(e);
     rungi_criterion_destroy(e);
@@ -135,6 +133,12 @@ int rungi_engine_round_shards(const rungi_engine *e)
     return e->slots;
 }
 
+int rungi_engine_turns(const rungi_engine *e, int device)
+{
+    const rungi_replica *r = &e->replicas[device];
+    return (r->shards + r->workers - 1) / r->workers;
+}
+
 int rungi_engine_rounds(const rungi_engine *e)
 {
     return e->options.accumulate;
@@ -142,8 +146,9 @@ int rungi_engine_rounds(const rungi_engine *e)
 
 int rungi_engine_gradient_buffers(const rungi_engine *e)
 {
-    return e->replicas[0].shards +
-           (e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0);
+    int shards = e->replicas[0].shards;
+    int branches = e->options.exact ? rungi_tree_branches(shards) : 0;
+    return shards + branches * rungi_tree_levels(e->options.accumulate);
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
@@ -217,18 +222,24 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool ad
 
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count)
 {
-    e->active = 0;
     rungi_engine_cut(e, training);
+    e->active = e->turns = 0;
     if (training && !e->looked)
         RUNG_TRY(rungi_engine_check_unused(e));
     for (int s = 0; s < e->shards; s++) {
         rungi_shard part = rungi_engine_part(e, count, s);
+        e->now[s] = NULL;
         if (part.count == 0)
-            break;
+            continue;
         bool adds = !e->options.exact && s >= e->slots;
         RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
+        e->turns = s / e->slots + 1;
     }
+    if (training && e->group.size) // the first rank has the most
+        e->turns = (int)(count < e->rounds ? count : e->rounds);
+    if (e->criterion)
+        e->criterion->count = 0;
     return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;
 }
 
@@ -251,8 +262,8 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
 
 const rung_plan *rungi_engine_adding_plan(const rungi_engine *e)
 {
-    for (int s = 0; s < e->active; s++)
-        if (e->now[s]->adds)
+    for (int s = 0; s < e->shards; s++)
+        if (e->now[s] && e->now[s]->adds)
             return e->now[s]->plan;
     return NULL;
 }
@@ -299,6 +310,30 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
     return largest ? largest->plan : NULL;
 }
 
+bool rungi_engine_work_of(const rungi_engine *e, int index, rungi_engine_work *out)
+{
+    if (e->pipeline)
+        return rungi_pipeline_work_of(e->pipeline, index, out);
+    for (int s = 0; s < e->shards; s++) {
+        const rungi_shard_plan *x = e->now[s];
+        if (!x || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, rungi_engine_instance(e, s), e->device_of[s % e->slots],
+                                   x->count};
+        return true;
+    }
+    const rungi_criterion *c = e->criterion;
+    for (int i = 0; c && i < c->count; i++) {
+        const rungi_shard_plan *x = c->now[i];
+        if ((c->by_shard && !e->now[i]) || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, x->instances[i % e->slots],
+                                   e->options.replicas.output_device, x->count};
+        return true;
+    }
+    return false;
+}
+
 bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out)
 {
@@ -308,9 +343,12 @@ bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,
         *instance_out = index ? NULL : slot->instance;
         return index == 0;
     }
+    int s = 0;
     if (index >= e->active)
         return false;
-    *plan_out = e->now[index]->plan;
-    *instance_out = rungi_engine_instance(e, index);
-    return e->rounds == 1 || rungi_engine_bind(e, index / e->slots) == RUNG_OK;
+    while (!e->now[s] || index-- > 0)
+        s++;
+    *plan_out = e->now[s]->plan;
+    *instance_out = rungi_engine_instance(e, s);
+    return e->rounds == 1 || rungi_engine_bind(e, s / e->slots) == RUNG_OK;
 }

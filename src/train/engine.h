@@ -14,14 +14,16 @@
 // exchanged once, and under exact the bits are those of a batch that is cut into all these shards
 // at once. Not exact, the plans of all rounds but the first add to the gradients that are there;
 // the tree of exact keeps a buffer for each of its levels. Running statistics of batch
-// normalization are updated once, with those of all rounds. For one device a rank, which does not
-// synchronize.
+// normalization are updated once, with those of all rounds. A device of several that share batches
+// has as many times more shards, too, that lie side by side; a stage of a pipeline has as many
+// times more micro-batches.
 //
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
 // exact also with the bits that any other number of ranks gives. With `synchronize` the ranks meet
-// in batch normalization, which then sees the whole batch: under exact a rank has one shard then.
+// in batch normalization, which then sees the whole batch, or a round of all ranks: under exact a
+// rank has one shard then.
 //
 // Several devices of one process share each batch in one engine: engine_replicas.h.
 #ifndef RUNGI_TRAIN_ENGINE_H
@@ -138,6 +140,17 @@ rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_vie
 bool rungi_engine_shard(rungi_engine *engine, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out);
 
+// What was computed in the last training call, one after the other: each shard, or micro-batch of a
+// stage, and the losses of a device that computes them for all. An instance that took turns comes
+// as often. False past the last.
+typedef struct rungi_engine_work {
+    const rung_plan *plan;
+    rungi_instance *instance;
+    int device;
+    int64_t samples;
+} rungi_engine_work;
+bool rungi_engine_work_of(const rungi_engine *engine, int index, rungi_engine_work *out);
+
 // The plan that trains on (the first shard of) batches of `count`, for listings and memory; and the
 // one that adds to its gradients, NULL where there is none.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
@@ -164,6 +177,8 @@ int rungi_engine_width(const rungi_engine *engine);
 // Shards of this rank in a round; rounds of a training batch; buffers of gradients on a device, the
 // state's included.
 int rungi_engine_round_shards(const rungi_engine *engine);
+// Shards of a round that a worker of a device computes one after the other.
+int rungi_engine_turns(const rungi_engine *engine, int device);
 int rungi_engine_rounds(const rungi_engine *engine);
 int rungi_engine_gradient_buffers(const rungi_engine *engine);
 
@@ -172,7 +187,7 @@ int rungi_engine_gradient_buffers(const rungi_engine *engine);
 int rungi_engine_devices(const rungi_engine *engine);
 rungi_replica_use rungi_engine_use(const rungi_engine *engine, int device);
 int64_t rungi_engine_spent(const rungi_engine *engine);
-// Device `device` gets that part of a batch of `count` samples.
+// Device `device` gets that part of a training batch of `count` samples.
 rungi_shard rungi_engine_part_of(const rungi_engine *engine, int64_t count, int device);
 // What a device has of the state, as of the last call; [0] is the engine's. Borrowed.
 const rung_state *rungi_engine_replica(const rungi_engine *engine, int device);

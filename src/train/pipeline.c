@@ -16,9 +16,12 @@ static rung_status make(rungi_pipeline *p)
     p->stage = rungi_comm_rank(p->o.comm);
     p->stages = rungi_comm_size(p->o.comm);
     p->slots = rungi_pipeline_in_flight(p->o.schedule, p->stage, p->stages, p->o.micro);
+    p->total = p->o.micro * p->e->options.accumulate;
+    p->actions = calloc(2 * (size_t)p->total, sizeof *p->actions);
     p->gathered = calloc(named + 1, sizeof *p->gathered);
     p->gathered_bytes = calloc(named + 1, sizeof *p->gathered_bytes);
-    RUNG_CHECK(p->gathered && p->gathered_bytes, RUNG_NO_MEMORY, "no memory for a pipeline");
+    RUNG_CHECK(p->gathered && p->gathered_bytes && p->actions, RUNG_NO_MEMORY,
+               "no memory for a pipeline");
     for (int i = 0; i < RUNGI_PIPELINE_MICRO; i++) {
         p->slot[i].received_for = -1;
         p->slot[i].receives = calloc((size_t)part->n_in + 1, sizeof *p->slot[i].receives);
@@ -29,7 +32,7 @@ static rung_status make(rungi_pipeline *p)
         p->seed_calls[i] = calloc((size_t)part->n_out + 1, sizeof *p->seed_calls[i]);
         RUNG_CHECK(p->seed_calls[i], RUNG_NO_MEMORY, "no memory for a pipeline");
     }
-    if (p->o.micro > 1 && p->e->state->flat_size) {
+    if (p->total > 1 && p->e->state->flat_size) {
         uint64_t bytes = (uint64_t)p->e->state->flat_size * sizeof(float);
         RUNG_TRY(
             rung_device_alloc(device, bytes, "gradients of a micro-batch", (void **)&p->scratch));
@@ -67,6 +70,8 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
         rungi_stage_plan *x = p->entries.data[i];
         for (int s = 1; s < RUNGI_PIPELINE_MICRO; s++)
             rungi_instance_destroy(&x->instances[s]);
+        for (int m = 0; m < RUNGI_MAX_SHARDS; m++)
+            rungi_instance_destroy(&x->remote[m]);
         rung_plan_destroy(&x->plan);
         free(x);
     }
@@ -86,6 +91,8 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
     free(p->gathered);
     free(p->gathered_bytes);
     rung_device_free(device, p->scratch);
+    rung_device_free(device, p->kept);
+    free(p->actions);
     free(p);
     *pipeline = NULL;
 }
@@ -93,7 +100,7 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
 // ---- plans ------------------------------------------------------------------------------------
 
 // Backward has nothing to begin with where no parameter lies in or before this stage.
-static bool has_backward(const rungi_pipeline *p)
+bool rungi_pipeline_has_backward(const rungi_pipeline *p)
 {
     bool any = p->e->graph->loss != 0;
     for (int i = 0; i < p->o.part->n_out; i++)
@@ -107,7 +114,7 @@ static rung_status compile(rungi_pipeline *p, rungi_stage_plan *x)
     const char **wanted = calloc(g->outputs.count + 1, sizeof *wanted);
     RUNG_CHECK(wanted, RUNG_NO_MEMORY, "no memory for a plan");
     rung_compile_options o = rungi_engine_plan_options(p->e, x->training, x->count);
-    o.gradients = x->training && has_backward(p);
+    o.gradients = x->training && rungi_pipeline_has_backward(p);
     o.arena = p->slot[0].arena;
     for (size_t i = 0; i < g->outputs.count; i++)
         if (x->loss || strcmp(g->outputs.data[i].name, "loss") != 0)
@@ -145,15 +152,13 @@ static rung_status find(rungi_pipeline *p, bool training, bool loss, int64_t cou
     return RUNG_OK;
 }
 
-// Bytes of all that crosses a cut, of micro-batches of `count`; with `gradients` only of what has
-// one.
-static uint64_t crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
-                               int64_t count, bool gradients)
+uint64_t rungi_pipeline_crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
+                                       int64_t count, rung_dtype precision, bool gradients)
 {
     uint64_t sum = 0;
     for (int i = 0; i < n; i++)
         if (!gradients || list[i].gradient)
-            sum += rungi_crossing_bytes(p->e->graph, &list[i], count);
+            sum += rungi_crossing_bytes(p->e->graph, &list[i], count, precision);
     return sum;
 }
 
@@ -174,11 +179,15 @@ static rung_status make_slot(rungi_pipeline *p, int index, int64_t count)
 {
     rungi_stage_slot *s = &p->slot[index];
     const rungi_part *part = p->o.part;
+    rung_dtype precision = p->e->options.precision;
     if (!s->arena)
         RUNG_TRY(rung_arena_create(p->e->state->device, &s->arena));
-    RUNG_TRY(reserve(p, &s->inputs, &s->input_bytes,
-                     crossing_bytes(p, part->in, part->n_in, count, false), "values at a cut"));
-    uint64_t bytes = crossing_bytes(p, part->out, part->n_out, count, true);
+    RUNG_TRY(
+        reserve(p, &s->inputs, &s->input_bytes,
+                rungi_pipeline_crossing_bytes(p, part->in, part->n_in, count, precision, false),
+                "values at a cut"));
+    uint64_t bytes =
+        rungi_pipeline_crossing_bytes(p, part->out, part->n_out, count, precision, true);
     for (int i = 0; p->training && i < RUNGI_STAGE_SEEDS && i < p->active; i++)
         RUNG_TRY(reserve(p, &p->seeds[i], &p->seed_bytes[i], bytes, "gradients at a cut"));
     return RUNG_OK;
@@ -199,15 +208,25 @@ rung_status rungi_pipeline_slot(rungi_pipeline *p, int micro, rungi_stage_slot *
     return RUNG_OK;
 }
 
+rungi_pipeline_use rungi_pipeline_use_of(const rungi_pipeline *p, bool training, int64_t count,
+                                         int rounds)
+{
+    int most = training ? p->o.micro * rounds : p->o.micro;
+    rungi_pipeline_use use = {.active = count < most ? (int)count : most};
+    // Evaluation needs one, and another one to go on while values are sent.
+    use.slots = training || p->slots == 1 ? p->slots : 2;
+    use.slots = use.slots < use.active ? use.slots : use.active;
+    return use;
+}
+
 rung_status rungi_pipeline_prepare(rungi_pipeline *p, bool training, bool loss, int64_t count)
 {
     p->training = training;
     p->loss = loss;
     p->e->whole = count;
-    p->active = count < p->o.micro ? (int)count : p->o.micro;
-    // Evaluation needs one, and another one to go on while values are sent.
-    p->used = training || p->slots == 1 ? p->slots : 2;
-    p->used = p->used < p->active ? p->used : p->active;
+    rungi_pipeline_use use = rungi_pipeline_use_of(p, training, count, p->e->options.accumulate);
+    p->active = use.active;
+    p->used = use.slots;
     for (int i = 0; i < p->used; i++) // the first ones are the largest
         RUNG_TRY(make_slot(p, i, rungi_pipeline_micro(p, 0).count));
     for (int m = 0; m < p->active; m++)
@@ -234,6 +253,21 @@ const rung_plan *rungi_pipeline_training_plan(const rungi_pipeline *p)
             largest = x;
     }
     return largest ? largest->plan : NULL;
+}
+
+bool rungi_pipeline_work_of(const rungi_pipeline *p, int micro, rungi_engine_work *out)
+{
+    if (micro >= p->active)
+        return false;
+    int64_t count = rungi_pipeline_micro(p, micro).count;
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const rungi_stage_plan *x = p->entries.data[i];
+        if (x->training && x->loss && x->count == count) {
+            *out = (rungi_engine_work){x->plan, x->instances[micro % p->used], 0, count};
+            return true;
+        }
+    }
+    return false;
 }
 
 rung_status rungi_pipeline_output(const rungi_pipeline *p, const char *name, rung_view *view_out)

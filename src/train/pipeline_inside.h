@@ -11,6 +11,7 @@ typedef struct rungi_stage_plan {
     int64_t count;
     rung_plan *plan;
     rungi_instance *instances[RUNGI_PIPELINE_MICRO]; // [0] is the plan's own
+    rungi_instance *remote[RUNGI_MAX_SHARDS];        // stand for rounds: see pipeline_statistics.c
 } rungi_stage_plan;
 
 // What a micro-batch in flight has to itself. Micro-batch m is in slot m % slots.
@@ -37,7 +38,11 @@ struct rungi_pipeline {
     rungi_engine *e; // its graph and state are the stage's
     rungi_pipeline_options o;
     int stage, stages;
-    int slots; // of training
+    int slots;                      // of training
+    int total;                      // micro-batches of a training batch, of all rounds
+    rungi_pipeline_action *actions; // 2 * total
+    char *kept;                     // statistics of the rounds, side by side
+    size_t kept_bytes;
     rungi_stage_slot slot[RUNGI_PIPELINE_MICRO];
     RUNGI_ARRAY(rungi_stage_plan *) entries;
     float *scratch; // gradients of a micro-batch that are to be added; NULL: there is one
@@ -67,11 +72,26 @@ rung_status rungi_pipeline_create(rungi_engine *e, const rungi_pipeline_options 
 void rungi_pipeline_destroy(rungi_pipeline **pipeline);
 // Compiles the plans for a batch of `count`, fills slots for micro-batches 0, ... slots - 1.
 rung_status rungi_pipeline_prepare(rungi_pipeline *p, bool training, bool loss, int64_t count);
+// How a batch of `count` goes through, in so many rounds: micro-batches that have samples, slots
+// that these take turns in.
+typedef struct rungi_pipeline_use {
+    int active, slots;
+} rungi_pipeline_use;
+rungi_pipeline_use rungi_pipeline_use_of(const rungi_pipeline *p, bool training, int64_t count,
+                                         int rounds);
+// Has backward anything to begin with?
+bool rungi_pipeline_has_backward(const rungi_pipeline *p);
+// Bytes of all that crosses a cut, of micro-batches of `count` in that precision; with `gradients`
+// only of what has one.
+uint64_t rungi_pipeline_crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
+                                       int64_t count, rung_dtype precision, bool gradients);
 // The plan of the first micro-batch of such a batch.
 rung_status rungi_pipeline_plan(rungi_pipeline *p, bool training, int64_t count,
                                 const rung_plan **plan_out);
 // The training plan of the largest micro-batches so far, or NULL.
 const rung_plan *rungi_pipeline_training_plan(const rungi_pipeline *p);
+// See rungi_engine_work_of.
+bool rungi_pipeline_work_of(const rungi_pipeline *p, int micro, rungi_engine_work *out);
 rung_status rungi_pipeline_output(const rungi_pipeline *p, const char *name, rung_view *view_out);
 // Slot of micro-batch m, with the instance that runs it.
 rung_status rungi_pipeline_slot(rungi_pipeline *p, int micro, rungi_stage_slot **slot_out);
@@ -79,9 +99,19 @@ static inline rungi_shard rungi_pipeline_micro(const rungi_pipeline *p, int micr
 {
     return rungi_shard_of(p->e->whole, p->active, micro);
 }
+// Bytes of what crosses a cut, of a micro-batch of `count`.
+static inline uint64_t rungi_pipeline_bytes(const rungi_pipeline *p, const rungi_crossing *crossing,
+                                            int64_t count)
+{
+    return rungi_crossing_bytes(p->e->graph, crossing, count, p->e->options.precision);
+}
 
 // pipeline_run.c: a call of the engine. e->batch, e->whole and e->training are set.
 rung_status rungi_pipeline_run(rungi_pipeline *p, bool loss, double *loss_out);
+
+// pipeline_statistics.c: running statistics, after forward of a micro-batch, and after all.
+rung_status rungi_pipeline_keep_statistics(rungi_pipeline *p, int micro);
+rung_status rungi_pipeline_finish_statistics(rungi_pipeline *p);
 
 // pipeline_move.c: values and gradients at the cuts.
 // Receives that can be posted: of the next micro-batch's inputs, of the next gradients.

@@ -80,7 +80,7 @@ static int first_reader(const rung_graph *g, int value)
 static rung_status read_params(survey *s)
 {
     // Gradients, and a second buffer where those of several micro-batches are added.
-    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1);
+    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1 || s->o->rounds > 1);
     for (int i = 1; i < (int)s->g->values.count; i++) {
         const rungi_value *v = &s->g->values.data[i];
         int64_t count;
@@ -100,7 +100,7 @@ typedef struct crossing_sum {
     uint64_t bytes;
 } crossing_sum;
 
-static void add_crossing(void *user, int value, bool gradient)
+static void add_crossing(void *user, int value, bool gradient, bool low)
 {
     (void)gradient;
     crossing_sum *sum = user;
@@ -108,7 +108,9 @@ static void add_crossing(void *user, int value, bool gradient)
     const rungi_value *v = &g->values.data[value];
     int64_t symbols[RUNGI_MAX_SYMBOLS] = {sum->s->o->plan.batch};
     rung_shape shape = rungi_shape_resolve(g, &v->shape, symbols);
-    sum->bytes += (uint64_t)rungi_shape_size(&shape) * rung_dtype_size(v->dtype);
+    rung_dtype precision = sum->s->o->plan.precision;
+    sum->bytes += (uint64_t)rungi_shape_size(&shape) *
+                  rung_dtype_size(low && precision != RUNG_F32 ? precision : v->dtype);
 }
 
 static rung_status read_cuts(survey *s)
@@ -262,7 +264,7 @@ static rung_status balance(const survey *s, int *cuts)
     return RUNG_OK;
 }
 
-// Is this layer what a split point names: by a pattern of its name, or by its module's?
+// Is this layer what is named: by a pattern of its name, or by its module's?
 static bool named(const rungi_node *node, const char *split)
 {
     size_t length = strlen(split);
@@ -302,6 +304,73 @@ static rung_status split(const survey *s, int *cuts)
     return RUNG_OK;
 }
 
+// ---- placed by patterns -----------------------------------------------------------------------
+
+// The stage of each node: writes stages[nodes]; and which patterns matched.
+static rung_status place_nodes(const survey *s, int *stages)
+{
+    bool used[RUNGI_PIPELINE_STAGES * 4] = {0};
+    int now = 0, count = s->o->n_placed;
+    RUNG_CHECK(count <= RUNGI_PIPELINE_STAGES * 4, RUNG_CONFIG,
+               "pipeline.placement: %d patterns; at most %d work", count,
+               RUNGI_PIPELINE_STAGES * 4);
+    for (int k = 0; k < s->nodes; k++) {
+        const rungi_node *node = &s->g->nodes.data[k];
+        int i = 0;
+        while (i < count && !named(node, s->o->placed[i].pattern))
+            i++;
+        int stage = i < count ? s->o->placed[i].stage : now;
+        RUNG_CHECK(
+            stage >= now, RUNG_CONFIG,
+            "pipeline.placement: %s would go back to stage %d ('%s'), but %s before it is on "
+            "stage %d",
+            node->name, stage, s->o->placed[i < count ? i : 0].pattern,
+            s->g->nodes.data[k ? k - 1 : 0].name, now);
+        if (i < count)
+            used[i] = true;
+        stages[k] = now = stage;
+    }
+    for (int i = 0; i < count; i++)
+        RUNG_CHECK(used[i], RUNG_CONFIG,
+                   "pipeline.placement: no layer is placed by '%s': none matches it, or patterns "
+                   "before it have them all",
+                   s->o->placed[i].pattern);
+    return RUNG_OK;
+}
+
+static rung_status check_place(const survey *s, int node, int stage)
+{
+    char why[256];
+    const char *name = s->g->nodes.data[node].name;
+    int tied = rungi_part_tied(s->g, node);
+    RUNG_CHECK(
+        !tied, RUNG_CONFIG,
+        "pipeline.placement: layers of stages %d and %d both read %s, and a parameter can be "
+        "in one stage only",
+        stage - 1, stage, s->g->values.data[tied].name);
+    RUNG_CHECK(rungi_part_can_cut(s->g, node, why, sizeof why), RUNG_UNSUPPORTED,
+               "pipeline.placement: stage %d cannot begin with %s: %s", stage, name, why);
+    return RUNG_OK;
+}
+
+static rung_status place(const survey *s, int *cuts)
+{
+    int *stages = calloc((size_t)s->nodes + 1, sizeof *stages), node = 0;
+    RUNG_CHECK(stages, RUNG_NO_MEMORY, "no memory to choose stages");
+    rung_status status = place_nodes(s, stages);
+    for (int i = 0; i < s->o->stages && status == RUNG_OK; i++) {
+        while (node < s->nodes && stages[node] < i)
+            node++;
+        if (node == s->nodes || stages[node] != i)
+            status = RUNG_FAIL(RUNG_CONFIG, "pipeline.placement: stage %d has no layer", i);
+        else if (i)
+            status = check_place(s, node, i);
+        cuts[i] = node;
+    }
+    free(stages);
+    return status;
+}
+
 rung_status rungi_stages_choose(const rung_graph *whole, rung_device *device,
                                 const rungi_stages_options *options, rungi_stage_info *stages_out)
 {
@@ -311,7 +380,9 @@ rung_status rungi_stages_choose(const rung_graph *whole, rung_device *device,
                "%d stages; at most %d work", options->stages, RUNGI_PIPELINE_STAGES);
     rung_status status = survey_init(&s, device);
     if (status == RUNG_OK)
-        status = options->split ? split(&s, cuts) : balance(&s, cuts);
+        status = options->split    ? split(&s, cuts)
+                 : options->placed ? place(&s, cuts)
+                                   : balance(&s, cuts);
     cuts[options->stages] = s.nodes;
     for (int i = 0; status == RUNG_OK && i < options->stages; i++)
         stages_out[i] = info_of(&s, i, cuts[i], cuts[i + 1]);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "device/device.h"
 #include "optim/optimizer.h"
 
 struct rungi_session_servers {
@@ -120,6 +121,10 @@ rung_status rungi_session_make_servers(rungi_session *s, const rung_optimizer_op
                                                .update = update_range,
                                                .user = v},
                              &v->ps));
+    rungi_ps_memory m = rungi_ps_memory_of(
+        s->state->flat_size, rungi_config_servers(s->c, s->ranks), rungi_optimizer_states(o));
+    RUNG_TRY(rungi_device_adopt(s->device, rungi_ps_own(v->ps), m.weights + m.states + m.rest,
+                                "parameter server"));
     if (rungi_comm_local_size(s->comm) < s->ranks)
         rungi_engine_between(s->engine, serve, v->ps);
     return make_optimizers(v, o);
@@ -133,6 +138,8 @@ void rungi_session_destroy_servers(rungi_session *s)
     rung_optimizer_destroy(&s->optimizer); // its state is the server's
     for (int k = 0; k < RUNGI_PS_WORKERS; k++)
         rung_optimizer_destroy(&v->optimizers[k]);
+    if (v->ps)
+        rungi_device_disown(s->device, rungi_ps_own(v->ps));
     rungi_ps_destroy(&v->ps);
     free(v->steps);
     free(v);
@@ -185,7 +192,9 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
                         rung_optimizer_report *report)
 {
     const float *grads = s->state->grads;
-    double unscale = u->loss_scale > 0 ? 1 / u->loss_scale : 1;
+    // A worker's scale is its own: what overflowed there is left out there.
+    double unscale = s->scales_loss ? 1 / s->loss_scale.scale : 1;
+    bool skip = u->skip_nonfinite || s->scales_loss;
     *report = (rung_optimizer_report){.applied = true, .grad_norm = NAN, .clip = 1};
     report->nonfinite = -1;
     RUNG_TRY(rungi_optimizer_check(s->optimizer, u));
@@ -193,10 +202,12 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
         report->grad_norm =
             rungi_optimizer_norm(s->optimizer, grads, unscale, u->threads, &report->nonfinite);
         report->applied = report->nonfinite < 0;
-        RUNG_CHECK(report->applied || u->skip_nonfinite, RUNG_DIVERGED,
-                   "the gradient of %s is not finite", s->segments[report->nonfinite].name);
+        RUNG_CHECK(report->applied || skip, RUNG_DIVERGED, "the gradient of %s is not finite",
+                   s->segments[report->nonfinite].name);
         if (u->max_grad_norm > 0 && report->applied)
             report->clip = rungi_clip_coefficient(report->grad_norm, u->max_grad_norm);
+        if (s->scales_loss)
+            RUNG_TRY(rungi_loss_scale_note(&s->loss_scale, s->optimizer, report));
     }
     const rungi_ps_terms terms = {
         .rates = u->rates,

@@ -91,6 +91,7 @@ struct rung_trainer {
     rungi_string trace; // rank 0: events of all ranks' timelines
 
     struct rungi_layer_log *layers; // by segment of the optimizer
+    char *stage_layers;             // of all stages, where there are some; or NULL
     int64_t layers_step;            // that they were measured at; -1: none
 
     unsigned char *seen; // by sample: how often this rank trained on it in this epoch
@@ -113,6 +114,15 @@ static inline int64_t rungi_trainer_schedule_step(const rung_trainer *t)
 
 // The metric that `which` means, as a number of which smaller is better.
 double rungi_trainer_metric(const rung_train_event *eval, rungi_metric which);
+
+// trainer_resume.c. A batch that is said when a run goes on wins over that of each device which the
+// run was begun with.
+rung_status rungi_run_config_batch(rung_config *config);
+// Refuses, when a run goes on with another number of ranks or devices, a batch
+// that changes with it; tells when batch normalization uses other statistics. `state` is the
+// checkpoint's.
+rung_status rungi_trainer_compare_ranks(const rung_trainer *t, const json_t *state,
+                                        const char *where);
 
 // trainer_event.c: windows and events.
 void rungi_windows_begin(rung_trainer *t);
