@@ -98,6 +98,9 @@ typedef struct rungi_query {
     bool synchronized;
     // Backward does this forward step once more. What `finish` reads is there from the first time.
     bool again;
+    // The parameters' gradients are added to what is there, each as it would be stored. Only where
+    // the kernel `adds`; known when it runs, not when it is prepared.
+    bool adds;
 } rungi_query;
 
 // Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter
@@ -166,6 +169,9 @@ typedef struct rungi_kernel {
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
+    // Backward: it can add the parameters' gradients to those that are there instead of storing
+    // them: the bits are those of storing them elsewhere and adding.
+    bool adds;
     // It takes operands of 16 bits as they are. Others are given float32 copies of them, piece by
     // piece, by the planner (graph/storage.h).
     bool halves;

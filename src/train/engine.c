@@ -140,10 +140,17 @@ int rungi_engine_rounds(const rungi_engine *e)
     return e->options.accumulate;
 }
 
+bool rungi_engine_adds(const rungi_engine *e, int slot)
+{
+    return e->devices == 1 && !e->blocks[slot];
+}
+
 int rungi_engine_gradient_buffers(const rungi_engine *e)
 {
-    return e->replicas[0].shards +
-           (e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0);
+    int levels = e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0, shards = 0;
+    for (int s = 0; s < e->replicas[0].shards; s++)
+        shards += !rungi_engine_adds(e, s);
+    return shards + levels;
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
@@ -225,7 +232,8 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         rungi_shard part = rungi_engine_part(e, count, s);
         if (part.count == 0)
             break;
-        bool adds = !e->options.exact && s >= e->slots;
+        bool adds =
+            training && (e->options.exact ? rungi_engine_adds(e, s % e->slots) : s >= e->slots);
         RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
     }
@@ -276,6 +284,11 @@ void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *use
 {
     e->between = fn;
     e->between_user = user;
+}
+
+rungi_team *rungi_engine_team(const rungi_engine *e)
+{
+    return e->team;
 }
 
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)

@@ -221,7 +221,7 @@ static rung_status add_member(void *arg, int member)
     int count = rungi_engine_round_end(e, e->round) - e->round * e->slots;
     begin = begin < size ? begin : size;
     end = end < size ? end : size;
-    rungi_tree_add(e->grads, count, begin, end);
+    rungi_tree_add_blocks(e->grads, e->blocks, count, begin, end);
     rungi_tree_carry(e->grads[0], e->levels, e->round, e->round == rounds_of(e) - 1, begin, end);
     return RUNG_OK;
 }

@@ -27,8 +27,10 @@ const char *rung_fit_way_name(rung_fit_way way)
 typedef struct cut {
     int64_t batches[2]; // of an epoch: full, and last or 0
     int rounds, slots;  // see engine.h
+    int stored;         // of a round's slots those whose gradients are kept apart
     int total;          // parts, of all ranks and devices
     bool exact;
+    const rungi_engine *engine;
 } cut;
 
 static rung_status make_plan(const rungi_session *s, bool training, int64_t count,
@@ -80,6 +82,28 @@ static void note_plan(plans *p, int64_t size, bool adds, int slot)
     p->of[i].used[slot] = true;
 }
 
+// Does own shard k add to gradients that are there?
+static bool adds_to_others(const cut *c, int k)
+{
+    return c->exact ? rungi_engine_adds(c->engine, k % c->slots) : k > 0;
+}
+
+// Workers that have a shard which adds. Each has neighbouring ones.
+static int workers_that_add(const cut *c, int workers)
+{
+    int count = 0;
+    if (!c->exact)
+        return c->rounds > 1 ? workers : 0;
+    for (int w = 0; w < workers; w++) {
+        rungi_shard part = rungi_shard_of(c->slots, workers, w);
+        bool any = false;
+        for (int64_t k = part.begin; k < part.begin + part.count; k++)
+            any |= rungi_engine_adds(c->engine, (int)k);
+        count += any;
+    }
+    return count;
+}
+
 // Statistics that instances keep, `bytes` each, and those of a step's rounds beside each other.
 static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
 {
@@ -91,7 +115,7 @@ static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
         for (int k = 0; k < shards; k++) {
             int64_t size = rungi_shard_of(c->batches[i], c->total, k).count;
             if (size)
-                note_plan(&p, size, !c->exact && k > 0, k % c->slots);
+                note_plan(&p, size, adds_to_others(c, k), k % c->slots);
         }
     for (int i = 0; i < p.count; i++)
         for (int k = 0; k < c->slots; k++)
@@ -124,14 +148,16 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
                               rung_fit_row *row, rung_plan **plan_out)
 {
     int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
-    bool adds = s->stages && s->stages->micro > 1; // gradients of micro-batches
+    bool micro = s->stages && s->stages->micro > 1; // has gradients of its own, to be added
     int64_t epoch = s->train_source ? s->train_source->count : batch;
-    const cut c = {
-        .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
-        .rounds = what->rounds,
-        .slots = rungi_session_own_shards(s),
-        .total = s->stages ? s->stages->micro : rungi_session_shards(s) * what->rounds,
-        .exact = s->c->exact};
+    cut c = {.engine = s->engine,
+             .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
+             .rounds = what->rounds,
+             .slots = rungi_session_own_shards(s),
+             .total = s->stages ? s->stages->micro : rungi_session_shards(s) * what->rounds,
+             .exact = s->c->exact};
+    for (int k = 0; k < c.slots; k++)
+        c.stored += !c.exact || !rungi_engine_adds(s->engine, k);
     int64_t most = rungi_shard_of(c.batches[0], c.total, 0).count;
     uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
     rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
@@ -144,22 +170,24 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
     rung_status status = RUNG_OK;
     if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER)
         status = arena_of(s, false, most, what, false, &arena);
-    if (status == RUNG_OK && what->rounds > 1 && !c.exact)
-        status = arena_of(s, true, most, what, true, &arena);
+    uint64_t adding = arena; // of a worker some of whose shards add
+    if (status == RUNG_OK && (c.exact ? c.stored < c.slots : what->rounds > 1))
+        status = arena_of(s, true, most, what, true, &adding);
     if (status != RUNG_OK) {
         rung_plan_destroy(&plan);
         return status;
     }
     uint64_t workers = (uint64_t)rungi_engine_width(s->engine);
+    uint64_t adders = (uint64_t)workers_that_add(&c, (int)workers);
     int again;
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
     row->gradients =
-        flat * (uint64_t)(c.slots + adds + (c.exact ? rungi_tree_levels(what->rounds) : 0));
+        flat * (uint64_t)(c.stored + micro + (c.exact ? rungi_tree_levels(what->rounds) : 0));
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
-    row->activations = workers * arena - row->workspace;
+    row->activations = (workers - adders) * arena + adders * adding - row->workspace;
     row->statistics = all_statistics(&c, ranks, m.statistics);
     row->peak = row->weights + row->buffers + row->gradients + row->optimizer + row->activations +
                 row->workspace + row->statistics;

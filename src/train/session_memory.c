@@ -71,6 +71,9 @@ rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_
                                    (void **)&s->optimizer_state[i]));
         memset(s->optimizer_state[i], 0, bytes);
     }
-    return rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
-                                       part.begin + part.count, s->optimizer_state, &s->optimizer);
+    RUNG_TRY(rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
+                                         part.begin + part.count, s->optimizer_state,
+                                         &s->optimizer));
+    rungi_optimizer_use_team(s->optimizer, rungi_engine_team(s->engine));
+    return RUNG_OK;
 }

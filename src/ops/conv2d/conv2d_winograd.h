@@ -99,12 +99,12 @@ typedef struct rungi_wino_loops {
     void (*output)(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
                    int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
                    bool relu, float *y);
-    // dg[o][c] of inputs [in_begin, in_end) and outputs [out_begin, out_end) from `parts` D's, each
-    // `part` floats after the other, whose rows are inputs from in_first on and columns outputs
-    // from out_begin on.
+    // dg[o][c], or with `add` what is added to it, of inputs [in_begin, in_end) and outputs
+    // [out_begin, out_end) from `parts` D's, each `part` floats after the other, whose rows are
+    // inputs from in_first on and columns outputs from out_begin on.
     void (*finish)(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                    int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
-                   int64_t out_end, int64_t inputs, float *dg);
+                   int64_t out_end, int64_t inputs, bool add, float *dg);
 } rungi_wino_loops;
 
 extern const rungi_wino_loops rungi_wino_loops_plain;

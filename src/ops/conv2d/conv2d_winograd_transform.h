@@ -3,6 +3,7 @@
 // channels at a time. Each is a function of a line applied to columns, then to rows.
 #include "ops/conv2d/conv2d_winograd.h"
 #include "ops/conv2d/conv2d_winograd_lanes.h"
+#include "ops/conv2d/conv2d_winograd_turn.h"
 
 // The points are +-P and +-Q beside 0 and infinity.
 #define WINO_P 0.625f
@@ -272,16 +273,14 @@ WINO_INLINE void wino_weights_take(const rungi_wino_weight *w, const float *from
                                    int64_t plane, int64_t row, float *to)
 {
     float taps[WINO_TAKE][9][WINO_LANES];
-    if (n < WINO_LANES)
-        memset(taps, 0, sizeof taps);
-    for (int o = 0; o < n; o++)
-        for (int c = 0; c < count; c++) {
-            const float *g = from + o * w->out_stride + c * w->in_stride;
-            for (int i = 0; i < 9; i++)
-                taps[c][w->rotated ? 8 - i : i][o] = g[i];
-        }
+    if (w->in_stride == 9)
+        wino_turn_in(from, w->out_stride, n, 9 * count, WINO_LANES, &taps[0][0][0]);
+    else
+        for (int c = 0; c < count; c++)
+            wino_turn_in(from + c * w->in_stride, w->out_stride, n, 9, WINO_LANES, taps[c][0]);
+    const int last = w->rotated ? 8 : 0, step = w->rotated ? -1 : 1;
     for (int c = 0; c < count; c++) {
-#define WINO_FROM(i, j) wino_load(taps[c][(i)*3 + (j)])
+#define WINO_FROM(i, j) wino_load(taps[c][last + step * ((i)*3 + (j))])
 #define WINO_TO(i, j, v) wino_store(to + c * row + ((i)*6 + (j)) * plane, v)
         WINO_2D(wino_g, 3, 6, WINO_FROM, WINO_TO);
 #undef WINO_FROM
@@ -382,9 +381,11 @@ WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
     return sum[0];
 }
 
-// dg of `count` inputs of n outputs, from `to` on, written output by output. `parts` is a constant.
+// dg of `count` inputs of n outputs, from `to` on, written (or added) output by output. `parts` is
+// a constant.
 WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, const int parts,
-                                  int64_t part, int count, int n, int64_t inputs, float *to)
+                                  int64_t part, int count, int n, int64_t inputs, bool add,
+                                  float *to)
 {
     float taps[WINO_TAKE][9][WINO_LANES];
     for (int c = 0; c < count; c++) {
@@ -395,18 +396,15 @@ WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, 
 #undef WINO_FROM
 #undef WINO_TO
     }
-    for (int l = 0; l < n; l++)
-        for (int c = 0; c < count; c++)
-            for (int i = 0; i < 9; i++)
-                to[(l * inputs + c) * 9 + i] = taps[c][i][l];
+    wino_turn_out(&taps[0][0][0], inputs * 9, n, 9 * count, add, to);
 }
 
 #define WINO_FINISH(parts)                                                            \
     static __attribute__((noinline)) void wino_finish_##parts(                        \
         const float *d, int64_t plane, int64_t width, int64_t part, int count, int n, \
-        int64_t inputs, float *to)                                                    \
+        int64_t inputs, bool add, float *to)                                          \
     {                                                                                 \
-        wino_finish_take(d, plane, width, parts, part, count, n, inputs, to);         \
+        wino_finish_take(d, plane, width, parts, part, count, n, inputs, add, to);    \
     }
 
 WINO_FINISH(1)
@@ -416,7 +414,7 @@ WINO_FINISH(8)
 
 static void wino_finish(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                         int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
-                        int64_t out_end, int64_t inputs, float *dg)
+                        int64_t out_end, int64_t inputs, bool add, float *dg)
 {
     for (int64_t o = out_begin; o < out_end; o += WINO_LANES) {
         int n = (int)rungi_wino_least(WINO_LANES, out_end - o);
@@ -426,7 +424,7 @@ static void wino_finish(const float *d, int64_t plane, int64_t width, int parts,
             (parts == 1   ? wino_finish_1
              : parts == 2 ? wino_finish_2
              : parts == 4 ? wino_finish_4
-                          : wino_finish_8)(from, plane, width, part, count, n, inputs,
+                          : wino_finish_8)(from, plane, width, part, count, n, inputs, add,
                                            dg + (o * inputs + c) * 9);
         }
     }

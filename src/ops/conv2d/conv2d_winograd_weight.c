@@ -26,7 +26,7 @@ enum {
     POINTS = RUNGI_WINO_POINTS,
     PART_BYTES = 5 << 19,  // of D up to which each part has its own
     PARTS_BYTES = 5 << 20, // of all parts' D, where there are more than two
-    PART_TILES = 16,       // at least, in each part
+    PART_TILES = 256,      // at least, in each part: to add parts costs as much as some tiles
     BLOCK = 48,            // tiles of a block of a part
     GROUP = 16,            // tiles whose sums for the bias are added together, shared
     IN_CHUNK = 64,
@@ -137,6 +137,7 @@ typedef struct weight_work {
     weight_space s;
     const float *x, *dy, *gate;
     float *dg, *db;
+    bool adds;
 } weight_work;
 
 // ---- parts ------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ static void run_parts(const weight_work *f)
     for (int i = 0; i < p->threads; i++)
         p->loops->finish(f->s.d, p->d_plane, p->d_width, p->parts, f->s.d_size, 0,
                          share(p->x.c, i, p->threads), share(p->x.c, i + 1, p->threads), 0, p->dy.c,
-                         p->x.c, f->dg);
+                         p->x.c, f->adds, f->dg);
 }
 
 // ---- shared -----------------------------------------------------------------------------------
@@ -209,7 +210,8 @@ static void run_pair(const weight_work *f, int64_t pair, int thread, int64_t fir
                                p->v.width, f->s.z + out * p->z_size + k * z.plane,
                                d + k * p->d_plane, p->d_width, first + t > 0);
     if (first + n == p->tiles)
-        p->loops->finish(d, p->d_plane, p->d_width, 1, 0, c, c, c_end, o, o_end, p->x.c, f->dg);
+        p->loops->finish(d, p->d_plane, p->d_width, 1, 0, c, c, c_end, o, o_end, p->x.c, f->adds,
+                         f->dg);
 }
 
 static void run_shared(const weight_work *f)
@@ -239,7 +241,7 @@ static void sum_bias(const weight_work *f)
         double sum = 0;
         for (int64_t i = 0; i < p->sums; i++)
             sum += (double)f->s.sums[i * p->sum_width + o];
-        f->db[o] = (float)sum;
+        f->db[o] = f->adds ? f->db[o] + (float)sum : (float)sum;
     }
 }
 
@@ -281,7 +283,8 @@ static rung_status run(const rungi_call *c)
                      .dy = rungi_ptr(c, &q->gout[0]),
                      .gate = q->n_fused ? rungi_ptr(c, q->fused[0].out) : NULL,
                      .dg = rungi_ptr(c, &q->gin[1]),
-                     .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL};
+                     .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL,
+                     .adds = q->adds};
     memset(f.s.zeros, 0, (size_t)rungi_wino_most(p->x.c, p->dy.c) * sizeof(float));
     memset(f.s.sums, 0, (size_t)(p->sums * p->sum_width) * sizeof(float));
     if (p->parts)
@@ -299,6 +302,7 @@ const rungi_kernel rungi_conv2d_weight_winograd = {.name = "winograd",
                                                    .prefers = rungi_wino_pays,
                                                    .flops = rungi_wino_flops,
                                                    .fuses = true,
+                                                   .adds = true,
                                                    .create = create,
                                                    .destroy = free,
                                                    .run = run};
