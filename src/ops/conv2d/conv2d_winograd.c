@@ -5,8 +5,8 @@
 // Few channels, the weight stays in the caches ("resident"): U is made once, each thread takes its
 // share of the tiles, a block at a time:
 //
-//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, ReLU ->
-//     y
+//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, 2x2
+//     pooling, ReLU -> y
 //          |------------------- one thread, second-level cache ------------------|
 //
 // Many channels, few tiles ("streamed"): V of all tiles is made once, each thread takes its share
@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_winograd_loops.h"
+#include "ops/max_pool2d/max_pool2d.h"
 #include "ops/parallel.h"
 
 enum {
@@ -87,7 +88,7 @@ double rungi_wino_flops(const rungi_query *q)
 {
     bool forward = q->pass == RUNGI_FORWARD, weight = !forward && rungi_query_pass(q)->gives != 1;
     const rungi_operand *x = forward || weight ? &q->in[0] : &q->gout[0];
-    const rungi_operand *y = forward ? &q->out[0] : weight ? &q->gout[0] : &q->gin[0];
+    const rungi_operand *y = forward ? rungi_conv2d_output(q) : weight ? &q->gout[0] : &q->gin[0];
     rungi_wino_image m = rungi_wino_image_of(x, y, 0);
     double tiles = (double)(x->shape.dim[0] * m.rows * m.cols);
     double c = (double)m.c, o = (double)y->shape.dim[1];
@@ -208,9 +209,8 @@ typedef struct forward_work {
     const forward_plan *p;
     forward_space s;
     rungi_wino_weight w;
-    const float *x, *bias;
-    float *y;
-    bool relu;
+    const float *x;
+    rungi_wino_store to;
 } forward_work;
 
 // The part of n that falls to thread i.
@@ -230,7 +230,7 @@ static void resident_share(const forward_work *f, int thread)
         for (int k = 0; k < POINTS; k++)
             p->loops->multiply(&p->u, 0, p->x.c, n, v + k * p->v.plane, p->v.width, 1,
                                f->s.u + k * p->u.plane, m + k * p->m_plane, p->m_width, false);
-        p->loops->output(&p->y, m, p->m_plane, p->m_width, t, n, 0, p->y.c, f->bias, f->relu, f->y);
+        p->loops->output(&p->y, m, p->m_plane, p->m_width, t, n, 0, p->y.c, &f->to);
     }
 }
 
@@ -264,8 +264,7 @@ static void streamed_outputs(const forward_work *f, int thread, int64_t first, i
             p->loops->multiply(&panels, 0, inputs, n, v + k * p->v.plane, p->v.width, 1,
                                u + k * panels.plane, m + k * p->m_plane, p->m_width, c > 0);
     }
-    p->loops->output(&p->y, m, p->m_plane, p->m_width, first, n, begin, end, f->bias, f->relu,
-                     f->y);
+    p->loops->output(&p->y, m, p->m_plane, p->m_width, first, n, begin, end, &f->to);
 }
 
 static void run_streamed(const forward_work *f)
@@ -302,15 +301,30 @@ static rung_status run(const rungi_call *c, forward_work *f)
 
 // ---- kernels ----------------------------------------------------------------------------------
 
+static bool pools(const rungi_query *q)
+{
+    return q->n_fused && q->fused[0].op == &rungi_op_max_pool2d;
+}
+
 static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_wino_can_run(q, &q->in[0], &q->out[0], why) && rungi_fuses_relu(q, why);
+    rungi_query rest = *q;
+    if (pools(q)) {
+        if (!rungi_pool_is_2x2(q->fused[0].attr))
+            return rungi_refuse(why, "pools 2x2 windows, side by side");
+        if (q->out[0].layout != RUNGI_CHANNELS_LAST)
+            return rungi_refuse(why, "needs plan.layout channels_last");
+        rest.fused++;
+        rest.n_fused--;
+    }
+    return rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why) &&
+           rungi_fuses_relu(&rest, why);
 }
 
 static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 {
     const rungi_conv2d_attr *a = q->attr;
-    return create(q, &q->in[0], &q->out[0], a->pad[0], setup);
+    return create(q, &q->in[0], rungi_conv2d_output(q), a->pad[0], setup);
 }
 
 static rung_status forward_run(const rungi_call *c)
@@ -319,9 +333,11 @@ static rung_status forward_run(const rungi_call *c)
     const int64_t *w = q->in[1].shape.dim;
     forward_work f = {.w = {rungi_ptr(c, &q->in[1]), w[0], w[1], w[1] * 9, 9, false},
                       .x = rungi_ptr(c, &q->in[0]),
-                      .bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL,
-                      .y = rungi_ptr(c, &q->out[0]),
-                      .relu = q->n_fused > 0};
+                      .to = {.bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL,
+                             .pool = pools(q),
+                             .relu = q->n_fused > pools(q),
+                             .index = pools(q) ? rungi_ptr(c, &q->out[1]) : NULL,
+                             .y = rungi_ptr(c, &q->out[0])}};
     return run(c, &f);
 }
 
@@ -342,7 +358,7 @@ static rung_status data_run(const rungi_call *c)
     const int64_t *w = q->in[1].shape.dim;
     forward_work f = {.w = {rungi_ptr(c, &q->in[1]), w[1], w[0], 9, w[1] * 9, true},
                       .x = rungi_ptr(c, &q->gout[0]),
-                      .y = rungi_ptr(c, &q->gin[0])};
+                      .to.y = rungi_ptr(c, &q->gin[0])};
     return run(c, &f);
 }
 

@@ -71,6 +71,15 @@ typedef struct rungi_wino_lines {
 
 #define RUNGI_WINO_ALL ((rungi_wino_lines){0, 6})
 
+// What becomes of a pixel once it is computed: + bias, the largest of 2x2, ReLU.
+typedef struct rungi_wino_store {
+    const float *bias; // may be NULL
+    bool relu;
+    bool pool;      // y has the largest of each 2x2 pixels, as max_pool2d has it
+    uint8_t *index; // their places, 0 to 3; may be NULL
+    float *y;
+} rungi_wino_store;
+
 // Loops, compiled once per instruction set.
 typedef struct rungi_wino_loops {
     int lanes;
@@ -95,10 +104,10 @@ typedef struct rungi_wino_loops {
                      const float *a, int64_t row_stride, int64_t k_stride, const float *b, float *c,
                      int64_t c_stride, bool add);
     // y of tiles [first, first + count) and outputs [begin, end) from M, whose planes have rows of
-    // `width` floats that begin with output `begin`.
+    // `width` floats that begin with output `begin`. `image` is that before pooling.
     void (*output)(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
-                   int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
-                   bool relu, float *y);
+                   int64_t first, int64_t count, int64_t begin, int64_t end,
+                   const rungi_wino_store *to);
     // dg[o][c], or with `add` what is added to it, of inputs [in_begin, in_end) and outputs
     // [out_begin, out_end) from `parts` D's, each `part` floats after the other, whose rows are
     // inputs from in_first on and columns outputs from out_begin on.

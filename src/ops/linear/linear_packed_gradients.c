@@ -199,8 +199,9 @@ static void data_columns(const product *f, int thread, int64_t column, int64_t n
         depth = rungi_wino_least(most, f->k - k);
         const float *from = f->b + k * f->n + column;
         const float *next = k + depth < f->k ? from + depth * f->n : f->b + column + n;
+        const int count = rungi_packed_panels(p, n), each = (RUNGI_PACKED_LINE + count - 1) / count;
         for (int64_t r = 0; r < f->m; r += LEFT)
-            for (int i = 0; i < rungi_packed_panels(p, n); i++) {
+            for (int i = 0; i < count; i++) { // each asks for some of the next block's rows
                 int64_t first = (int64_t)i * p->tiles->most * lanes;
                 int vectors = rungi_packed_vectors(p, n, i);
                 p->tiles->tile(&(rungi_linear_tile){
@@ -215,11 +216,11 @@ static void data_columns(const product *f, int thread, int64_t column, int64_t n
                     .c = f->c + r * f->n + column + first,
                     .c_row = f->n,
                     .add = k > 0,
-                    .ahead = next + first,
+                    .ahead = next + depth * i / count * f->n,
                     .ahead_row = f->n,
-                    .ahead_next = RUNGI_PACKED_LINE * f->n,
-                    .ahead_rows = r ? 0 : RUNGI_PACKED_LINE,
-                    .ahead_lines = (int)rungi_packed_parts(vectors * lanes, RUNGI_PACKED_LINE),
+                    .ahead_next = each * f->n,
+                    .ahead_rows = r ? 0 : each,
+                    .ahead_lines = (int)rungi_packed_parts(n, RUNGI_PACKED_LINE),
                 });
             }
     }
