@@ -242,6 +242,10 @@ static void pooling_is_fused(void **state)
         assert_ok(rung_plan_explain(plan, &text));
         assert_int_equal(count_text(text, "conv2d.forward + max_pool2d (max_pool2d_"), 2 * fuse);
         assert_int_equal(count_text(text, ") + relu (relu_1)"), fuse);
+        assert_int_equal(count_text(text, "conv2d.backward_weight + max_pool2d (max_pool2d_"),
+                         2 * fuse);
+        assert_int_equal(count_text(text, "conv2d.backward_data + max_pool2d (max_pool2d_"), fuse);
+        assert_int_equal(count_text(text, "max_pool2d.backward"), fuse ? 0 : 2);
         free(text);
         rung_plan_destroy(&plan);
     }

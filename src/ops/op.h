@@ -55,8 +55,9 @@ typedef struct rungi_fused {
     const rungi_operand *in; // all its inputs; in[0] is the value that is never stored, whose
                              // shape and layout it tells
     int n_in;
-    const rungi_operand *out; // backward: absent where it was made of this operator's output 0
-                              // alone, so that a kernel can tell it
+    const rungi_operand
+        *out; // backward: the output that its backward reads; absent where it was
+              // made of this operator's output 0 alone, so that a kernel can tell it
 } rungi_fused;
 
 enum { RUNGI_FORWARD = -1 };

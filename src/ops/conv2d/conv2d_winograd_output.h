@@ -6,8 +6,6 @@
 // the first does.
 #include "ops/conv2d/conv2d_winograd_transform.h"
 
-typedef uint8_t wino_bytes __attribute__((vector_size(WINO_LANES)));
-
 // The pixels of a tile that lie inside.
 typedef struct wino_tile {
     float *at;

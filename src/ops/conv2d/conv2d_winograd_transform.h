@@ -125,6 +125,42 @@ static void wino_pixels(const rungi_wino_image *m, const float *x, const float *
         }
 }
 
+// The same of an image whose pixels are gradients of windows of 2x2: where the windows and their
+// places lie. Outside it is `zeros` and any place.
+static void wino_windows(const rungi_wino_image *m, const rungi_wino_source *x, const float *zeros,
+                         int64_t tile, int size, const float **at, const uint8_t **place)
+{
+    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
+    int64_t top = rest / m->cols * 4 - m->pad, left = rest % m->cols * 4 - m->pad;
+    int64_t h = m->h / 2, w = m->w / 2;
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++) {
+            int64_t y = top + i, z = left + j;
+            bool inside = y >= 0 && y < 2 * h && z >= 0 && z < 2 * w;
+            int64_t from = inside ? ((n * h + y / 2) * w + z / 2) * m->c : 0;
+            at[i * size + j] = inside ? x->data + from : zeros;
+            place[i * size + j] = x->places + from;
+        }
+}
+
+// n places; what lies behind them may be read, but not behind `end`.
+WINO_INLINE wino_vi wino_load_places(const uint8_t *from, int n, const uint8_t *end)
+{
+    wino_bytes bytes = {0};
+    if (end - from >= WINO_LANES)
+        memcpy(&bytes, from, sizeof bytes);
+    else
+        for (int i = 0; i < n; i++)
+            bytes[i] = from[i];
+    return __builtin_convertvector(bytes, wino_vi);
+}
+
+// v where the window's place is `place`, else 0.
+WINO_INLINE wino_v wino_where_placed(wino_v v, wino_vi window, int place)
+{
+    return (wino_v)((wino_vi)v & (window == place));
+}
+
 // Asks for a vector of the next tile's pixels while this one's are transformed: tiles lie
 // scattered, and their lines come from memory.
 WINO_INLINE void wino_prefetch(const float *const *next, int count, int64_t c)
@@ -136,59 +172,125 @@ WINO_INLINE void wino_prefetch(const float *const *next, int count, int64_t c)
 
 // ---- input ------------------------------------------------------------------------------------
 
-// Channels [c, c + n) of a tile; n and the lines are constants where they are all.
-WINO_INLINE void wino_input_vector(const float *const *at, int64_t c, int n, rungi_wino_lines lines,
-                                   float *to, int64_t plane)
-{
-#define WINO_FROM(i, j) \
-    (n == WINO_LANES ? wino_load(at[(i)*6 + (j)] + c) : wino_load_part(at[(i)*6 + (j)] + c, n))
-#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
-    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-}
+// A tile of 6x6 pixels.
+typedef struct wino_input_tile {
+    const float *at[36];
+    const uint8_t *place[36]; // of windows
+} wino_input_tile;
 
-static void wino_input(const rungi_wino_image *image, const float *x, const float *zeros,
-                       int64_t first, int64_t count, const rungi_wino_rows *rows,
-                       rungi_wino_lines lines, float *v)
+static void wino_find_input(const rungi_wino_image *m, const rungi_wino_source *x,
+                            const float *zeros, int64_t tile, wino_input_tile *to)
 {
-    const bool all = lines.begin == 0 && lines.end == 6;
-    const float *tiles[2][36];
-    wino_pixels(image, x, zeros, first, 6, tiles[0]);
-    for (int64_t t = 0; t < count; t++) {
-        const float *const *at = tiles[t % 2], **next = tiles[(t + 1) % 2];
-        wino_pixels(image, x, zeros, first + (t + 1 < count ? t + 1 : t), 6, next);
-        for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
-            int64_t end = rungi_wino_least(image->c, begin + rows->chunk), c = begin;
-            float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
-            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES) {
-                wino_prefetch(next + 14, 22, c); // the tile before has the others
-                wino_input_vector(at, c, WINO_LANES, RUNGI_WINO_ALL, to, rows->plane);
-            }
-            for (; c < end; c += WINO_LANES, to += WINO_LANES)
-                wino_input_vector(at, c, (int)rungi_wino_least(WINO_LANES, end - c), lines, to,
-                                  rows->plane);
-        }
-    }
+    if (x->places)
+        wino_windows(m, x, zeros, tile, 6, to->at, to->place);
+    else
+        wino_pixels(m, x->data, zeros, tile, 6, to->at);
 }
-
-// ---- gradient of the output -------------------------------------------------------------------
 
 WINO_INLINE wino_v wino_load_some(const float *from, int n)
 {
     return n == WINO_LANES ? wino_load(from) : wino_load_part(from, n);
 }
 
-// Returns the sum of the pixels, which are 0 where the gate (NULL: nowhere) is not positive.
-WINO_INLINE wino_v wino_gradient_vector(const float *const *at, const float *const *gate, int64_t o,
-                                        int n, rungi_wino_lines lines, float *to, int64_t plane)
+// Channels [c, c + n) of a tile; n and the lines are constants where they are all, `odd` (is the
+// first pixel the second of its window?) is one. -1: there are no windows.
+WINO_INLINE void wino_input_vector(const wino_input_tile *tile, const uint8_t *end, const int odd,
+                                   int64_t c, int n, rungi_wino_lines lines, float *to,
+                                   int64_t plane)
+{
+#define WINO_PLACE(i, j) (((i) + odd) % 2 * 2 + ((j) + odd) % 2)
+#define WINO_PIXEL(i, j) wino_load_some(tile->at[(i)*6 + (j)] + c, n)
+#define WINO_FROM(i, j)                                                                  \
+    (odd < 0 ? WINO_PIXEL(i, j)                                                          \
+             : wino_where_placed(WINO_PIXEL(i, j),                                       \
+                                 wino_load_places(tile->place[(i)*6 + (j)] + c, n, end), \
+                                 WINO_PLACE(i, j)))
+#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
+    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_PIXEL
+#undef WINO_PLACE
+#undef WINO_TO
+}
+
+// One tile's channels [begin, end).
+WINO_INLINE void wino_input_channels(const wino_input_tile *tile, const wino_input_tile *next,
+                                     const uint8_t *places_end, const int odd, int64_t begin,
+                                     int64_t end, rungi_wino_lines lines, float *to, int64_t plane)
+{
+    const bool all = lines.begin == 0 && lines.end == 6;
+    int64_t c = begin;
+    for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES) {
+        wino_prefetch(next->at + 14, 22, c); // the tile before has the others
+        wino_input_vector(tile, places_end, odd, c, WINO_LANES, RUNGI_WINO_ALL, to, plane);
+    }
+    for (; c < end; c += WINO_LANES, to += WINO_LANES)
+        wino_input_vector(tile, places_end, odd, c, (int)rungi_wino_least(WINO_LANES, end - c),
+                          lines, to, plane);
+}
+
+static void wino_input(const rungi_wino_image *image, const rungi_wino_source *x,
+                       const float *zeros, int64_t first, int64_t count,
+                       const rungi_wino_rows *rows, rungi_wino_lines lines, float *v)
+{
+    wino_input_tile tiles[2];
+    wino_find_input(image, x, zeros, first, &tiles[0]);
+    for (int64_t t = 0; t < count; t++) {
+        const wino_input_tile *tile = &tiles[t % 2];
+        wino_input_tile *next = &tiles[(t + 1) % 2];
+        wino_find_input(image, x, zeros, first + (t + 1 < count ? t + 1 : t), next);
+        for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
+            int64_t end = rungi_wino_least(image->c, begin + rows->chunk);
+            float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
+            if (!x->places)
+                wino_input_channels(tile, next, NULL, -1, begin, end, lines, to, rows->plane);
+            else if (image->pad % 2)
+                wino_input_channels(tile, next, x->places_end, 1, begin, end, lines, to,
+                                    rows->plane);
+            else
+                wino_input_channels(tile, next, x->places_end, 0, begin, end, lines, to,
+                                    rows->plane);
+        }
+    }
+}
+
+// ---- gradient of the output -------------------------------------------------------------------
+
+// The tiles of dy, and of the gate or the windows' places where there are any.
+typedef struct wino_gradient_tiles {
+    const float *dy[16], *gate[16];
+    const uint8_t *place[16];
+} wino_gradient_tiles;
+
+typedef enum wino_gradient_kind { WINO_PLAIN, WINO_GATED, WINO_PLACED } wino_gradient_kind;
+
+static void wino_find_gradient(const rungi_wino_image *m, const rungi_wino_source *dy,
+                               const float *zeros, int64_t tile, wino_gradient_tiles *to)
+{
+    if (dy->places)
+        wino_windows(m, dy, zeros, tile, 4, to->dy, to->place);
+    else
+        wino_pixels(m, dy->data, zeros, tile, 4, to->dy);
+    if (dy->gate)
+        wino_pixels(m, dy->gate, zeros, tile, 4, to->gate);
+}
+
+// Returns the sum of the pixels.
+WINO_INLINE wino_v wino_gradient_vector(const wino_gradient_tiles *tiles,
+                                        const wino_gradient_kind kind, const uint8_t *places_end,
+                                        int64_t o, int n, rungi_wino_lines lines, float *to,
+                                        int64_t plane)
 {
     wino_v pixel[16], sum[4];
     WINO_UNROLL
     for (int i = 0; i < 16; i++) {
-        pixel[i] = wino_load_some(at[i] + o, n);
-        if (gate)
-            pixel[i] = wino_where_positive(wino_load_some(gate[i] + o, n), pixel[i]);
+        pixel[i] = wino_load_some(tiles->dy[i] + o, n);
+        if (kind == WINO_GATED)
+            pixel[i] = wino_where_positive(wino_load_some(tiles->gate[i] + o, n), pixel[i]);
+        if (kind == WINO_PLACED)
+            pixel[i] =
+                wino_where_placed(pixel[i], wino_load_places(tiles->place[i] + o, n, places_end),
+                                  i / 4 % 2 * 2 + i % 2);
     }
     WINO_UNROLL
     for (int i = 0; i < 4; i++)
@@ -201,20 +303,15 @@ WINO_INLINE wino_v wino_gradient_vector(const float *const *at, const float *con
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// The tiles of dy, and of the gate where there is one.
-typedef struct wino_gradient_tiles {
-    const float *dy[16], *gate[16];
-} wino_gradient_tiles;
-
 // One tile's vectors of all outputs.
-WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const bool gated,
-                                    const wino_gradient_tiles *next, int64_t outputs,
-                                    const rungi_wino_panels *panels, int64_t chunk_stride,
-                                    int64_t row, rungi_wino_lines lines, float *z, float *sums)
+WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const wino_gradient_kind kind,
+                                    const uint8_t *places_end, const wino_gradient_tiles *next,
+                                    int64_t outputs, const rungi_wino_panels *panels,
+                                    int64_t chunk_stride, int64_t row, rungi_wino_lines lines,
+                                    float *z, float *sums)
 {
     const bool all = lines.begin == 0 && lines.end == 6;
     const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
-    const float *const *at = tiles->dy, *const *gate = gated ? tiles->gate : NULL;
     for (int64_t begin = 0; begin < outputs; begin += chunk) {
         int64_t end = rungi_wino_least(outputs, begin + chunk);
         float *to = z + begin / chunk * chunk_stride;
@@ -226,39 +323,39 @@ WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const bool
             float *place = to + rungi_wino_panel_at(&p, row, (int)((o - begin) / WINO_LANES));
             int n = (int)rungi_wino_least(WINO_LANES, end - o);
             wino_prefetch(next->dy, 16, o);
-            if (gated)
+            if (kind == WINO_GATED)
                 wino_prefetch(next->gate, 16, o);
             wino_v sum =
                 all && n == WINO_LANES
-                    ? wino_gradient_vector(at, gate, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
-                    : wino_gradient_vector(at, gate, o, n, lines, place, p.plane);
+                    ? wino_gradient_vector(tiles, kind, places_end, o, WINO_LANES, RUNGI_WINO_ALL,
+                                           place, p.plane)
+                    : wino_gradient_vector(tiles, kind, places_end, o, n, lines, place, p.plane);
             if (sums)
                 wino_store(sums + o, wino_load(sums + o) + sum);
         }
     }
 }
 
-static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *gate,
+static void wino_gradient(const rungi_wino_image *image, const rungi_wino_source *dy,
                           const float *zeros, int64_t first, int64_t count,
                           const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
                           rungi_wino_lines lines, float *z, float *sums)
 {
     wino_gradient_tiles tiles[2];
-    wino_pixels(image, dy, zeros, first, 4, tiles[0].dy);
-    if (gate)
-        wino_pixels(image, gate, zeros, first, 4, tiles[0].gate);
+    wino_find_gradient(image, dy, zeros, first, &tiles[0]);
     for (int64_t t = 0; t < count; t++) {
+        const wino_gradient_tiles *now = &tiles[t % 2];
         wino_gradient_tiles *next = &tiles[(t + 1) % 2];
-        int64_t following = first + (t + 1 < count ? t + 1 : t);
-        wino_pixels(image, dy, zeros, following, 4, next->dy);
-        if (gate) {
-            wino_pixels(image, gate, zeros, following, 4, next->gate);
-            wino_gradient_tile(&tiles[t % 2], true, next, image->c, panels, chunk_stride, row + t,
+        wino_find_gradient(image, dy, zeros, first + (t + 1 < count ? t + 1 : t), next);
+        if (dy->places)
+            wino_gradient_tile(now, WINO_PLACED, dy->places_end, next, image->c, panels,
+                               chunk_stride, row + t, lines, z, sums);
+        else if (dy->gate)
+            wino_gradient_tile(now, WINO_GATED, NULL, next, image->c, panels, chunk_stride, row + t,
                                lines, z, sums);
-        } else {
-            wino_gradient_tile(&tiles[t % 2], false, next, image->c, panels, chunk_stride, row + t,
+        else
+            wino_gradient_tile(now, WINO_PLAIN, NULL, next, image->c, panels, chunk_stride, row + t,
                                lines, z, sums);
-        }
     }
 }
 

@@ -135,7 +135,7 @@ static weight_space take_space(const weight_plan *p, rungi_wino_space *space)
 typedef struct weight_work {
     const weight_plan *p;
     weight_space s;
-    const float *x, *dy, *gate;
+    rungi_wino_source x, dy;
     float *dg, *db;
     bool adds;
 } weight_work;
@@ -152,9 +152,8 @@ static void run_part(const weight_work *f, int part, rungi_wino_lines lines, int
     int64_t begin = share(p->tiles, part, p->parts), end = share(p->tiles, part + 1, p->parts);
     for (int64_t t = begin, n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
-        loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, lines, v);
-        loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z,
-                        sums);
+        loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, lines, v);
+        loops->gradient(&p->dy, &f->dy, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z, sums);
         for (int k = 6 * lines.begin; k < 6 * lines.end; k++)
             loops->multiply(&p->z, 0, n, p->x.c, v + k * p->v.plane, 1, p->v.width,
                             z + k * p->z.plane, d + k * p->d_plane, p->d_width, t > begin);
@@ -186,9 +185,9 @@ static void transform_group(const weight_work *f, int64_t first, int64_t group)
 {
     const weight_plan *p = f->p;
     int64_t t = group * GROUP, n = rungi_wino_least(GROUP, p->tiles - t);
-    p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
+    p->loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
                     f->s.v + (t - first) * p->v.width);
-    p->loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, t - first,
+    p->loops->gradient(&p->dy, &f->dy, f->s.zeros, t, n, &p->z, p->z_size, t - first,
                        RUNGI_WINO_ALL, f->s.z, f->s.sums + group * p->sum_width);
 }
 
@@ -249,11 +248,10 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
 {
     if (q->gin[1].buffer < 0)
         return rungi_refuse(why, "the gradient of the bias alone is not offered");
-    if (q->n_fused && q->fused[0].out->buffer < 0)
-        return rungi_refuse(why, "needs the output of %s", q->fused[0].op->name);
-    if (!rungi_fuses_relu(q, why))
+    if (!rungi_wino_pools(q) && !rungi_fuses_relu(q, why))
         return false;
-    return rungi_wino_can_run(q, &q->in[0], &q->gout[0], why);
+    return rungi_wino_takes_gradient(q, why) &&
+           rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why);
 }
 
 static rung_status create(const rungi_query *q, rungi_setup *setup)
@@ -262,9 +260,10 @@ static rung_status create(const rungi_query *q, rungi_setup *setup)
     weight_plan *p = calloc(1, sizeof *p);
     RUNG_CHECK(p, RUNG_NO_MEMORY, "no memory for a convolution");
     p->loops = rungi_wino_loops_for(q->isa);
-    p->x = rungi_wino_image_of(&q->in[0], &q->gout[0], a->pad[0]);
-    p->dy = rungi_wino_image_of(&q->gout[0], &q->gout[0], 0);
-    p->tiles = q->gout[0].shape.dim[0] * p->dy.rows * p->dy.cols;
+    const rungi_operand *y = rungi_conv2d_output(q);
+    p->x = rungi_wino_image_of(&q->in[0], y, a->pad[0]);
+    p->dy = rungi_wino_image_of(y, y, 0);
+    p->tiles = y->shape.dim[0] * p->dy.rows * p->dy.cols;
     p->threads = p->tiles * p->x.c * p->dy.c < SMALL ? 1 : q->threads;
     plan_blocks(p);
     rungi_wino_space space = {0};
@@ -279,9 +278,8 @@ static rung_status run(const rungi_call *c)
     rungi_wino_space space = {.at = c->workspace};
     weight_work f = {.p = p,
                      .s = take_space(p, &space),
-                     .x = rungi_ptr(c, &q->in[0]),
-                     .dy = rungi_ptr(c, &q->gout[0]),
-                     .gate = q->n_fused ? rungi_ptr(c, q->fused[0].out) : NULL,
+                     .x.data = rungi_ptr(c, &q->in[0]),
+                     .dy = rungi_wino_gradient_of(c),
                      .dg = rungi_ptr(c, &q->gin[1]),
                      .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL,
                      .adds = q->adds};
