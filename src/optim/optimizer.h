@@ -84,9 +84,10 @@ struct rung_optimizer {
     rungi_team *team; // NULL: passes take threads of OpenMP
 };
 
-// Passes are run by these threads, borrowed for the optimizer's life, instead of OpenMP's where there
-// are as many as the pass would take (NULL: never): where a team has computed the gradients, OpenMP's threads, which go on looking for work
-// for a while after a pass, would take its cores. The bits are the same.
+// Passes are run by these threads, borrowed for the optimizer's life, instead of OpenMP's where
+// there are as many as the pass would take (NULL: never): where a team has computed the gradients,
+// OpenMP's threads, which go on looking for work for a while after a pass, would take its cores.
+// The bits are the same.
 void rungi_optimizer_use_team(rung_optimizer *optimizer, rungi_team *team);
 
 // optimizer_spread.c: calls fn for each of `pieces` pieces, on as many threads as

@@ -79,8 +79,8 @@ struct rungi_engine {
     float *levels[RUNGI_ENGINE_LEVELS]; // of exact's tree over rounds: see rungi_tree_carry
     char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
     size_t room_bytes, own_room_bytes;
-    // How many shards of a round a block has, at its first one (else 0): of several devices those of
-    // the tree's largest parts on a device, of one those that are added while they are computed.
+    // How many shards of a round a block has, at its first one (else 0): of several devices those
+    // of the tree's largest parts on a device, of one those that are added while they are computed.
     int blocks[RUNGI_MAX_SHARDS];
     // Of several devices that copy, by shard: room on the first one for the gradients of a block of
     // another.
