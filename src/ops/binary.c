@@ -178,3 +178,32 @@ static const rungi_kernel reference_back = {.name = "reference", .run = backward
 const rungi_kernel *const rungi_binary_forward_cpu[] = {RUNGI_ISA_LIST(forward), &reference, NULL};
 const rungi_kernel *const rungi_binary_backward_cpu[] = {RUNGI_ISA_LIST(backward), &reference_back,
                                                          NULL};
+
+// ---- cases -------------------------------------------------------------------------------------
+
+const rungi_case rungi_binary_cases[] = {
+    {"equal", {RUNGI_IN(3, 37), RUNGI_IN(3, 37)}, 2},
+    {"bias", {RUNGI_IN(4, 5), RUNGI_IN(5)}, 2},
+    {"channels", {RUNGI_IN(2, 3, 4, 5), RUNGI_IN(3, 1, 1)}, 2},
+    {"both stretch", {RUNGI_IN(4, 1, 3), RUNGI_IN(5, 1)}, 2},
+    {"scalar", {RUNGI_IN(3, 7), {.shape = {0}}}, 2},
+    {"one", {RUNGI_IN(1), RUNGI_IN(1)}, 2},
+    {"rows", {RUNGI_IN(6, 5), RUNGI_IN(6, 1)}, 2},
+    {"scalar first", {{.shape = {0}}, RUNGI_IN(2, 9)}, 2},
+    {"every other", {RUNGI_IN(2, 3, 2, 3), RUNGI_IN(1, 3, 1, 3)}, 2},
+    {"image", {RUNGI_IN(2, 16, 3, 5), RUNGI_IN(2, 16, 3, 5)}, 2},
+    {"several blocks", {RUNGI_IN(5, 8009), RUNGI_IN(5, 8009)}, 2},
+    {"long bias", {RUNGI_IN(7000, 6), RUNGI_IN(6)}, 2},
+    {"long channels", {RUNGI_IN(3, 2, 7000), RUNGI_IN(2, 1)}, 2},
+    {"large to scalar", {RUNGI_IN(41, 1000), RUNGI_IN(1)}, 2},
+    {.name = "bench",
+     .in = {RUNGI_IN(64, 50, 32, 32), RUNGI_IN(64, 50, 32, 32)},
+     .n_in = 2,
+     .bench = true},
+    {.name = "bench channels",
+     .in = {RUNGI_IN(64, 50, 32, 32), RUNGI_IN(50, 1, 1)},
+     .n_in = 2,
+     .bench = true},
+    {.name = "bench bias", .in = {RUNGI_IN(512, 4096), RUNGI_IN(4096)}, .n_in = 2, .bench = true},
+    {0},
+};

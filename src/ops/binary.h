@@ -32,6 +32,9 @@ typedef struct rungi_binary {
 RUNGI_BINARY_OPS(RUNGI_BINARY_EXTERN)
 #undef RUNGI_BINARY_EXTERN
 
+// Their cases, for operators that any numbers will do for.
+extern const rungi_case rungi_binary_cases[];
+
 // Shape rule: two of one dtype that broadcast.
 rung_status rungi_binary_infer(rungi_infer *i);
 

@@ -10,6 +10,9 @@ typedef struct rungi_reduction_attr {
     bool keepdim;  // they stay as dimensions of 1
 } rungi_reduction_attr;
 
+// Cases of both.
+extern const rungi_case rungi_reduction_cases[];
+
 rung_status rungi_reduction_infer(rungi_infer *i);
 void rungi_reduction_describe(const void *attr, rungi_string *out);
 double rungi_reduction_flops(const rungi_query *q);

@@ -124,3 +124,14 @@ static const rungi_kernel reference_back = {.name = "reference", .run = backward
 const rungi_kernel *const rungi_unary_forward_cpu[] = {RUNGI_ISA_LIST(forward), &reference, NULL};
 const rungi_kernel *const rungi_unary_backward_cpu[] = {RUNGI_ISA_LIST(backward), &reference_back,
                                                         NULL};
+
+// ---- cases -------------------------------------------------------------------------------------
+
+const rungi_case rungi_unary_cases[] = {
+    {"one", {RUNGI_IN(1)}, 1},
+    {"odd", {RUNGI_IN(3, 37)}, 1},
+    {"image", {RUNGI_IN(2, 16, 3, 5)}, 1},
+    {"several blocks", {RUNGI_IN(5, 8009)}, 1},
+    {.name = "bench", .in = {RUNGI_IN(64, 50, 32, 32)}, .n_in = 1, .bench = true},
+    {0},
+};

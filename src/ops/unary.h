@@ -64,6 +64,9 @@ const rungi_unary *rungi_unary_find(const rungi_op *op);
 void rungi_unary_apply(const rungi_unary *unary, const void *attr, rung_isa isa, const float *x,
                        float *y, int64_t n);
 
+// Their cases, for operators that any numbers will do for.
+extern const rungi_case rungi_unary_cases[];
+
 // Shape rule: floats, the shape stays.
 rung_status rungi_unary_infer(rungi_infer *i);
 

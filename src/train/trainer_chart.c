@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charts of a run, from its metrics.jsonl, so that they show what came before a resume as well:
 // the loss, and with fp16 the scale of the loss and the steps that were left out.
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,19 +77,33 @@ static rung_status draw(const char *path, const curve *train, const curve *valid
     return status;
 }
 
-// Scale and steps left out, so far, on one axis: both are counts that range over several powers.
-static rung_status draw_scale(const char *path, const curve *scale, const curve *skipped)
+// Replaces the number of steps left out so far by the scale, where it has grown, to mark these.
+static void mark_skipped(const curve *scale, curve *skipped)
 {
+    double before = 0;
+    for (size_t i = 0; i < skipped->loss.count; i++) {
+        const double until = skipped->loss.data[i];
+        skipped->loss.data[i] = until > before ? scale->loss.data[i] : NAN;
+        before = until;
+    }
+}
+
+static rung_status draw_scale(const char *path, const curve *scale, curve *skipped)
+{
+    char name[64];
+    snprintf(name, sizeof name, "skipped steps (%.0f)",
+             skipped->loss.data[skipped->loss.count - 1]);
+    mark_skipped(scale, skipped);
     const rungi_svg_series series[] = {{.name = "loss scale",
                                         .x = scale->step.data,
                                         .y = scale->loss.data,
                                         .count = scale->loss.count,
-                                        .points = scale->loss.count < SMOOTH_FROM},
-                                       {.name = "steps skipped so far",
+                                        .points = scale->loss.count == 1},
+                                       {.name = name,
                                         .x = skipped->step.data,
                                         .y = skipped->loss.data,
                                         .count = skipped->loss.count,
-                                        .points = skipped->loss.count < SMOOTH_FROM}};
+                                        .points = true}};
     rungi_string svg = {0};
     rung_status status = rungi_svg_line_chart(&(rungi_svg_lines){.title = "Loss scale of fp16",
                                                                  .x_label = "step",

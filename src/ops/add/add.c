@@ -25,33 +25,6 @@ const rungi_binary rungi_binary_add = {
     RUNGI_PIECE_add,
     {{gradient_a, RUNGI_PIECE_IN0, "g", 1}, {gradient_b, RUNGI_PIECE_IN0, "g", 1}}};
 
-static const rungi_case cases[] = {
-    {"equal", {RUNGI_IN(3, 37), RUNGI_IN(3, 37)}, 2},
-    {"bias", {RUNGI_IN(4, 5), RUNGI_IN(5)}, 2},
-    {"channels", {RUNGI_IN(2, 3, 4, 5), RUNGI_IN(3, 1, 1)}, 2},
-    {"both stretch", {RUNGI_IN(4, 1, 3), RUNGI_IN(5, 1)}, 2},
-    {"scalar", {RUNGI_IN(3, 7), {.shape = {0}}}, 2},
-    {"one", {RUNGI_IN(1), RUNGI_IN(1)}, 2},
-    {"rows", {RUNGI_IN(6, 5), RUNGI_IN(6, 1)}, 2},
-    {"scalar first", {{.shape = {0}}, RUNGI_IN(2, 9)}, 2},
-    {"every other", {RUNGI_IN(2, 3, 2, 3), RUNGI_IN(1, 3, 1, 3)}, 2},
-    {"image", {RUNGI_IN(2, 16, 3, 5), RUNGI_IN(2, 16, 3, 5)}, 2},
-    {"several blocks", {RUNGI_IN(5, 8009), RUNGI_IN(5, 8009)}, 2},
-    {"long bias", {RUNGI_IN(7000, 6), RUNGI_IN(6)}, 2},
-    {"long channels", {RUNGI_IN(3, 2, 7000), RUNGI_IN(2, 1)}, 2},
-    {"large to scalar", {RUNGI_IN(41, 1000), RUNGI_IN(1)}, 2},
-    {.name = "bench",
-     .in = {RUNGI_IN(64, 50, 32, 32), RUNGI_IN(64, 50, 32, 32)},
-     .n_in = 2,
-     .bench = true},
-    {.name = "bench channels",
-     .in = {RUNGI_IN(64, 50, 32, 32), RUNGI_IN(50, 1, 1)},
-     .n_in = 2,
-     .bench = true},
-    {.name = "bench bias", .in = {RUNGI_IN(512, 4096), RUNGI_IN(4096)}, .n_in = 2, .bench = true},
-    {0},
-};
-
 const rungi_op rungi_op_add = {
     .name = "add",
     .min_in = 2,
@@ -70,5 +43,5 @@ const rungi_op rungi_op_add = {
                   .gives = 1 << 1,
                   .identity = 2,
                   .kernels = {rungi_binary_backward_cpu}}},
-    .cases = cases,
+    .cases = rungi_binary_cases,
 };

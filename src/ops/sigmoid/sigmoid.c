@@ -19,15 +19,6 @@ static double slope(const void *attr, double y)
 const rungi_unary rungi_unary_sigmoid = {&rungi_op_sigmoid, value, slope, RUNGI_UNARY_sigmoid,
                                          NULL};
 
-static const rungi_case cases[] = {
-    {"one", {RUNGI_IN(1)}, 1},
-    {"odd", {RUNGI_IN(3, 37)}, 1},
-    {"image", {RUNGI_IN(2, 16, 3, 5)}, 1},
-    {"several blocks", {RUNGI_IN(5, 8009)}, 1},
-    {.name = "bench", .in = {RUNGI_IN(64, 50, 32, 32)}, .n_in = 1, .bench = true},
-    {0},
-};
-
 const rungi_op rungi_op_sigmoid = {
     .name = "sigmoid",
     .min_in = 1,
@@ -43,5 +34,5 @@ const rungi_op rungi_op_sigmoid = {
                   .reads_out = 1 << 0,
                   .in_place = true,
                   .kernels = {rungi_unary_backward_cpu}}},
-    .cases = cases,
+    .cases = rungi_unary_cases,
 };

@@ -27,7 +27,7 @@ double rungi_softmax_flops(const rungi_query *q)
 
 static const rungi_softmax_attr last = {-1}, first = {0}, middle = {1};
 
-static const rungi_case cases[] = {
+const rungi_case rungi_softmax_cases[] = {
     {"one", {RUNGI_IN(1, 1)}, 1, &last},
     {"rows", {RUNGI_IN(5, 10)}, 1, &last},
     {"long rows", {RUNGI_IN(3, 2057)}, 1, &last},
@@ -65,5 +65,5 @@ const rungi_op rungi_op_softmax = {
                   .reads_out = 1 << 0,
                   .in_place = true,
                   .kernels = {rungi_softmax_backward_cpu}}},
-    .cases = cases,
+    .cases = rungi_softmax_cases,
 };

@@ -18,15 +18,6 @@ static double slope(const void *attr, double y)
 
 const rungi_unary rungi_unary_tanh = {&rungi_op_tanh, value, slope, RUNGI_UNARY_tanh, NULL};
 
-static const rungi_case cases[] = {
-    {"one", {RUNGI_IN(1)}, 1},
-    {"odd", {RUNGI_IN(3, 37)}, 1},
-    {"image", {RUNGI_IN(2, 16, 3, 5)}, 1},
-    {"several blocks", {RUNGI_IN(5, 8009)}, 1},
-    {.name = "bench", .in = {RUNGI_IN(64, 50, 32, 32)}, .n_in = 1, .bench = true},
-    {0},
-};
-
 const rungi_op rungi_op_tanh = {
     .name = "tanh",
     .min_in = 1,
@@ -42,5 +33,5 @@ const rungi_op rungi_op_tanh = {
                   .reads_out = 1 << 0,
                   .in_place = true,
                   .kernels = {rungi_unary_backward_cpu}}},
-    .cases = cases,
+    .cases = rungi_unary_cases,
 };
