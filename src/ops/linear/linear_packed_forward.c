@@ -61,10 +61,16 @@ static void pack_rows(const forward_work *f, int64_t begin, int64_t end)
 static void store_transposed(const forward_work *f, const float *out, int64_t width, int64_t o,
                              int64_t n, int64_t r, int64_t rows)
 {
-    for (int64_t i = 0; i < rows; i++) {
-        float *y = f->y + (r + i) * f->p->s.out + o;
-        for (int64_t j = 0; j < n; j++)
-            y[j] = out[j * width + i] + (f->bias ? f->bias[o + j] : 0);
+    const rungi_linear_tile_loops *tiles = f->p->tiles;
+    const int64_t whole = n / tiles->lanes * tiles->lanes, step = f->p->s.out;
+    float *y = f->y + r * step + o;
+    for (int64_t j = 0; j < whole; j += tiles->lanes)
+        tiles->turn(out + j * width, width, tiles->lanes, rows, y + j, step);
+    for (int64_t i = 0; i < rows; i++, y += step) {
+        for (int64_t j = whole; j < n; j++)
+            y[j] = out[j * width + i];
+        for (int64_t j = 0; j < n && f->bias; j++)
+            y[j] += f->bias[o + j];
     }
 }
 

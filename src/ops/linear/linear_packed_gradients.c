@@ -157,7 +157,13 @@ static void run_product(const product *f)
 static const float *copy_gradient(const rungi_packed_plan *p, const packed_space *s,
                                   const float *gy)
 {
-    copy_rows(gy, p->s.out, p->s.rows, p->s.out, s->left_width, s->left);
+    const int64_t rows = p->s.rows;
+    RUNGI_PARALLEL_TASKS(p->threads)
+    for (int t = 0; t < p->threads; t++) {
+        int64_t begin = rows * t / p->threads, end = rows * (t + 1) / p->threads;
+        copy_rows(gy + begin * p->s.out, p->s.out, end - begin, p->s.out, s->left_width,
+                  s->left + begin * s->left_width);
+    }
     return s->left;
 }
 
