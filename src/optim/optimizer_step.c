@@ -79,15 +79,15 @@ int rungi_optimizer_threads(const rung_optimizer *opt, int threads)
     return threads > 1 && opt->run_elements >= RUNGI_OPTIM_PARALLEL ? threads : 1;
 }
 
-typedef struct sums {
+typedef struct sum_pass {
     rung_optimizer *opt;
     const float *grads;
     int64_t begin, end;
-} sums;
+} sum_pass;
 
 static void sum_block(void *arg, int64_t i)
 {
-    const sums *s = arg;
+    const sum_pass *s = arg;
     const rungi_optim_block *block = &s->opt->blocks[i];
     bool own = block->begin >= s->begin && block->begin < s->end;
     s->opt->block_sums[i] =
@@ -98,7 +98,7 @@ static void sum_block(void *arg, int64_t i)
 static void sum_blocks(rung_optimizer *opt, const float *grads, int threads, int64_t begin,
                        int64_t end)
 {
-    sums s = {opt, grads, begin, end};
+    sum_pass s = {opt, grads, begin, end};
     rungi_optimizer_spread(opt, threads, opt->block_count, sum_block, &s);
 }
 

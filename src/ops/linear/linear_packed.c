@@ -28,9 +28,16 @@ rung_status rungi_packed_plan_create(const rungi_query *q, rungi_packed_plan **p
     p->tiles = tile_loops(q->isa);
     p->s = rungi_linear_sizes_of(q);
     p->threads = p->s.rows * p->s.in * p->s.out < RUNGI_PACKED_SMALL ? 1 : q->threads;
-    p->width = RUNGI_PACKED_COLUMNS;
+    int64_t columns = q->pass == RUNGI_FORWARD ? p->s.rows : p->s.in;
+    p->width = rungi_wino_least(rungi_packed_parts(columns, p->tiles->lanes) * p->tiles->lanes,
+                                RUNGI_PACKED_COLUMNS);
     *plan_out = p;
     return RUNG_OK;
+}
+
+bool rungi_packed_prefers(const rungi_query *q)
+{
+    return q->isa == RUNG_ISA_AVX2 && rungi_linear_sizes_of(q).rows <= RUNGI_PACKED_MOST_ROWS;
 }
 
 bool rungi_packed_can_run(const rungi_query *q, rungi_reason *why)

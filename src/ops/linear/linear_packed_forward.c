@@ -22,9 +22,9 @@ typedef struct packed_space {
 
 static packed_space take_space(const rungi_packed_plan *p, rungi_wino_space *space)
 {
+    int64_t columns = rungi_packed_parts(rungi_wino_least(GROUP, p->s.rows), RUNGI_PACKED_COLUMNS);
     packed_space s = {.panels_size = p->s.in * p->width,
-                      .out_size =
-                          KEPT * rungi_packed_parts(GROUP, RUNGI_PACKED_COLUMNS) * p->width};
+                      .out_size = rungi_wino_least(KEPT, p->s.out) * columns * p->width};
     s.panels =
         rungi_wino_take(space, s.panels_size * rungi_packed_parts(p->s.rows, RUNGI_PACKED_COLUMNS));
     s.out = rungi_wino_take(space, s.out_size * p->threads);
@@ -197,6 +197,7 @@ static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 const rungi_kernel rungi_linear_forward_packed = {.name = "packed",
                                                   .kind = RUNGI_OWN,
                                                   .can_run = can_run,
+                                                  .prefers = rungi_packed_prefers,
                                                   .fuses = true,
                                                   .create = forward_create,
                                                   .destroy = free,

@@ -19,13 +19,15 @@ typedef struct packed_space {
     int64_t left_width;
 } packed_space;
 
-static packed_space take_space(const rungi_packed_plan *p, rungi_wino_space *space)
+static packed_space take_space(const rungi_packed_plan *p, bool weight, rungi_wino_space *space)
 {
     const rungi_linear_sizes *s = &p->s;
-    int64_t most = s->rows > s->out ? s->rows : s->out;
-    packed_space out = {.panels_size = most * p->width,
-                        .left_width = rungi_wino_width(s->out, RUNGI_PACKED_LINE),
-                        .out_size = most * p->width};
+    const int64_t lanes = p->tiles->lanes; // of the last inputs
+    packed_space out = {.left_width = rungi_wino_width(s->out, RUNGI_PACKED_LINE)};
+    out.panels_size = weight
+                          ? s->rows * p->width
+                          : rungi_wino_most(rungi_packed_depth(s->out) * p->width, s->out * lanes);
+    out.out_size = weight ? s->out * p->width : s->rows * lanes;
     out.panels = rungi_wino_take(space, out.panels_size * p->threads);
     out.left = rungi_wino_take(space, s->rows * out.left_width);
     out.out = rungi_wino_take(space, out.out_size * p->threads);
@@ -172,7 +174,7 @@ static rung_status weight_run(const rungi_call *c)
     const rungi_query *q = c->q;
     const rungi_packed_plan *p = c->state;
     rungi_wino_space space = {.at = c->workspace};
-    packed_space s = take_space(p, &space);
+    packed_space s = take_space(p, true, &space);
     float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
     const float *gy = rungi_ptr(c, &q->gout[0]);
     if (gb)
@@ -270,7 +272,7 @@ static rung_status data_run(const rungi_call *c)
     const rungi_query *q = c->q;
     const rungi_packed_plan *p = c->state;
     rungi_wino_space space = {.at = c->workspace};
-    packed_space s = take_space(p, &space);
+    packed_space s = take_space(p, false, &space);
     run_product(&(product){.p = p,
                            .s = s,
                            .columns = data_task,
@@ -290,7 +292,7 @@ static rung_status gradient_create(const rungi_query *q, rungi_setup *setup)
     rungi_packed_plan *p;
     RUNG_TRY(rungi_packed_plan_create(q, &p));
     rungi_wino_space space = {0};
-    take_space(p, &space);
+    take_space(p, rungi_query_pass(q)->gives != 1 << 0, &space);
     return rungi_wino_created(setup, p, &space);
 }
 
@@ -301,10 +303,7 @@ static bool weight_can_run(const rungi_query *q, rungi_reason *why)
     return rungi_packed_can_run(q, why);
 }
 
-// Measured on Zen 3, one thread, 64 rows, beside the faster of oneDNN 2.6.3 and OpenBLAS 0.3.21:
-// weight gradient 784->512 0.60 ms for 0.59, 3136->256 1.33 for 1.45; forward 0.66 for 0.61 and 1.5
-// for 1.3, data gradient 0.74 for 0.55 and 1.7 for 1.2, where packing w for few rows does not pay:
-// there plan.autotune decides.
+// With any number of rows: see rungi_packed_prefers.
 static bool weight_prefers(const rungi_query *q)
 {
     return q->isa == RUNG_ISA_AVX2;
@@ -321,6 +320,7 @@ const rungi_kernel rungi_linear_weight_packed = {.name = "packed",
 const rungi_kernel rungi_linear_data_packed = {.name = "packed",
                                                .kind = RUNGI_OWN,
                                                .can_run = rungi_packed_can_run,
+                                               .prefers = rungi_packed_prefers,
                                                .create = gradient_create,
                                                .destroy = free,
                                                .run = data_run};
