@@ -107,11 +107,11 @@ def allreduce_64m_processes(smoke, tell):
 
 def allreduce_mpi(smoke, tell):
     """ratio: time of MPI_Allreduce over ours, between processes that exchange by messages of MPI; the
-    smaller of two sizes."""
+    smallest of three sizes."""
     need_cores()
     workers.need_programs()
     found = {}
-    for size, calls in ((SMALL, 100), (4 << 20, 1)):
+    for size, calls in ((SMALL, 100), (4 << 20, 1), (LARGE, 1)):
         found[size] = compare(f"allreduce_mpi of {size} bytes", {
             "rung, by messages": lambda size=size, calls=calls: workers.allreduce("between", size, calls),
             "MPI_Allreduce": lambda size=size, calls=calls: workers.allreduce("library", size, calls),

@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/fs.h"
 #include "base/thread.h"
+#include "comm/comm_inside.h"
 #include "comm/comm_mpi.h"
 #include "comm/comm_testing.h"
 #include "comm/recorder.h"
@@ -29,6 +30,25 @@ static inline rung_status part_values(rungi_comm *comm)
     return check_all(comm, most_elements);
 }
 
+// Counts at which reductions between machines change their way: one message, two, one round,
+// several, and a last round that is short.
+static inline rung_status part_sizes(rungi_comm *comm)
+{
+    static const int64_t counts[] = {495, 496, 497, 512, 513, 4096, 4097, 8193, 131073, 700019};
+    void *data = malloc(8 * 131073);
+    rung_status status = data ? RUNG_OK : RUNG_FAIL(RUNG_NO_MEMORY, "no memory");
+    for (size_t i = 0; status == RUNG_OK && i < sizeof counts / sizeof *counts; i++) {
+        bool large = counts[i] > 131073;
+        void *place = large ? malloc(4 * (size_t)counts[i]) : data;
+        for (int d = 0; status == RUNG_OK && place && d < (large ? 1 : CHECK_DTYPES); d++)
+            status = check_reduce_one(comm, place, check_dtypes[d], RUNGI_COMM_SUM, counts[i]);
+        if (large)
+            free(place);
+    }
+    free(data);
+    return status;
+}
+
 static inline rung_status part_other_call(rungi_comm *comm)
 {
     float data[100] = {0};
@@ -36,6 +56,28 @@ static inline rung_status part_other_call(rungi_comm *comm)
     if (rungi_comm_rank(comm) == 1)
         return rungi_comm_barrier(comm, "epoch");
     return rungi_comm_all_reduce(comm, data, 100, RUNG_F32, RUNGI_COMM_SUM, "gradients");
+}
+
+// Rank 1 sums fewer elements than the others: `many` of them go in rounds, `few` in one message.
+static inline rung_status other_size(rungi_comm *comm, int64_t few, int64_t many)
+{
+    float *data = calloc((size_t)many, sizeof *data);
+    RUNG_CHECK(data, RUNG_NO_MEMORY, "no memory");
+    rung_status status = rungi_comm_all_reduce(comm, data, rungi_comm_rank(comm) == 1 ? few : many,
+                                               RUNG_F32, RUNGI_COMM_SUM, "gradients");
+    if (status == RUNG_OK)
+        free(data); // else MPI may still be at it
+    return status;
+}
+
+static inline rung_status part_smaller(rungi_comm *comm)
+{
+    return other_size(comm, 3000, 300000);
+}
+
+static inline rung_status part_shorter(rungi_comm *comm)
+{
+    return other_size(comm, 200000, 300000);
 }
 
 static inline rung_status part_failing(rungi_comm *comm)
@@ -55,27 +97,57 @@ static inline rung_status part_leaving(rungi_comm *comm)
     return rungi_comm_rank(comm) == 1 ? RUNG_OK : rungi_comm_barrier(comm, "step");
 }
 
+// A call of all ranks, which tells them the process of rank 1.
+static inline rung_status meet(rungi_comm *comm, pid_t *first_out)
+{
+    int64_t own = getpid(), *all = NULL;
+    uint64_t offsets[CHECK_RANKS + 1];
+    RUNG_TRY(rungi_comm_gather_objects(comm, &own, sizeof own, "start", (void **)&all, offsets));
+    *first_out = (pid_t)all[1];
+    free(all);
+    return RUNG_OK;
+}
+
+// Rank 1 ends or stops itself, with a call under way if `inside`: one that takes many rounds, of
+// which it has sent the first. A stopped one is woken by rank 0 as soon as that was told.
+static inline rung_status fall(rungi_comm *comm, int signal_number, bool inside, int64_t timeout)
+{
+    enum { COUNT = 1 << 20 };
+    static float data[COUNT]; // stays: MPI may be at it after a failure
+    rungi_comm_call *call;
+    pid_t falling;
+    RUNG_TRY(meet(comm, &falling));
+    comm->timeout = timeout; // of calls; to start may take longer
+    if (inside)
+        RUNG_TRY(rungi_comm_start_all_reduce(comm, data, COUNT, RUNG_F32, RUNGI_COMM_SUM,
+                                             "gradients", &call));
+    if (rungi_comm_rank(comm) == 1)
+        raise(signal_number);
+    rung_status status =
+        inside ? rungi_comm_finish(comm, &call, NULL) : rungi_comm_barrier(comm, "step");
+    if (rungi_comm_rank(comm) == 0)
+        kill(falling, SIGCONT);
+    return status;
+}
+
 static inline rung_status part_killed(rungi_comm *comm)
 {
-    signal(SIGTERM, SIG_IGN); // mpirun sends it to all when one dies
-    RUNG_TRY(rungi_comm_barrier(comm, "start"));
-    if (rungi_comm_rank(comm) == 1)
-        raise(SIGKILL);
-    return rungi_comm_barrier(comm, "step");
+    return fall(comm, SIGKILL, false, 60 * SECOND);
 }
 
 static inline rung_status part_stopped(rungi_comm *comm)
 {
-    RUNG_TRY(rungi_comm_barrier(comm, "start"));
-    pid_t own = getpid();
-    if (rungi_comm_rank(comm) == 1 && fork() == 0) { // wakes it when all is told
-        sleep(8);
-        kill(own, SIGCONT);
-        _exit(0);
-    }
-    if (rungi_comm_rank(comm) == 1)
-        raise(SIGSTOP);
-    return rungi_comm_barrier(comm, "step");
+    return fall(comm, SIGSTOP, false, 60 * SECOND);
+}
+
+static inline rung_status part_killed_inside(rungi_comm *comm)
+{
+    return fall(comm, SIGKILL, true, 60 * SECOND);
+}
+
+static inline rung_status part_stopped_inside(rungi_comm *comm)
+{
+    return fall(comm, SIGSTOP, true, SECOND);
 }
 
 // Longer at work than a stopped process is left alone, with far more threads than cores.
@@ -94,6 +166,7 @@ static inline rung_status part_slow(rungi_comm *comm)
     int64_t time = 4 * SECOND;
     rungi_thread threads[THREADS];
     RUNG_TRY(rungi_comm_barrier(comm, "start"));
+    comm->timeout = 3 * SECOND;
     for (int i = 0; i < THREADS; i++)
         RUNG_TRY(rungi_thread_start(&threads[i], "burn", burn, &time));
     if (rungi_comm_rank(comm) == 1) {
@@ -108,13 +181,28 @@ static inline rung_status part_slow(rungi_comm *comm)
     return rungi_comm_barrier(comm, "next step");
 }
 
+static volatile sig_atomic_t may_go;
+
+static inline void let_go(int number)
+{
+    (void)number;
+    may_go = 1;
+}
+
+// Rank 1 does not come until the others gave it up.
 static inline rung_status part_missing(rungi_comm *comm)
 {
-    RUNG_TRY(rungi_comm_barrier(comm, "start"));
-    if (rungi_comm_rank(comm) == 1)
-        sleep(2);
+    pid_t missing;
+    signal(SIGUSR1, let_go);
+    RUNG_TRY(meet(comm, &missing));
+    comm->timeout = SECOND;
+    while (rungi_comm_rank(comm) == 1 && !may_go)
+        usleep(10000);
     // Between machines, what the others said before they gave up may still be enough for one call.
-    RUNG_TRY(rungi_comm_barrier(comm, "checkpoint"));
+    rung_status status = rungi_comm_barrier(comm, "checkpoint");
+    if (rungi_comm_rank(comm) == 0)
+        kill(missing, SIGUSR1);
+    RUNG_TRY(status);
     return rungi_comm_barrier(comm, "step");
 }
 
@@ -124,9 +212,19 @@ typedef struct part {
 } part;
 
 static const part parts[] = {
-    {"values", part_values},   {"other_call", part_other_call}, {"failing", part_failing},
-    {"leaving", part_leaving}, {"killed", part_killed},         {"stopped", part_stopped},
-    {"slow", part_slow},       {"missing", part_missing},
+    {"values", part_values},
+    {"sizes", part_sizes},
+    {"other_call", part_other_call},
+    {"smaller", part_smaller},
+    {"shorter", part_shorter},
+    {"failing", part_failing},
+    {"leaving", part_leaving},
+    {"killed", part_killed},
+    {"killed_inside", part_killed_inside},
+    {"stopped_inside", part_stopped_inside},
+    {"stopped", part_stopped},
+    {"slow", part_slow},
+    {"missing", part_missing},
 };
 
 // One rank: says how it ended, in one line.
@@ -134,13 +232,10 @@ static inline rung_status rank_main(void *arg)
 {
     rungi_comm *comm = ((void **)arg)[0];
     const part *p = ((void **)arg)[1];
-    const rung_clock *clock = rungi_clock_monotonic();
-    int64_t start = clock->now(clock->user);
     rung_status status = p->run(comm);
     char line[1400];
-    int length = snprintf(line, sizeof line, "rank %d: %s, %s, %.1f s\n", rungi_comm_rank(comm),
-                          rung_status_text(status), status ? rung_error_last()->message : "good",
-                          (double)(clock->now(clock->user) - start) / 1e9);
+    int length = snprintf(line, sizeof line, "rank %d: %s, %s\n", rungi_comm_rank(comm),
+                          rung_status_text(status), status ? rung_error_last()->message : "good");
     ssize_t written = write(1, line, (size_t)length);
     if (status != RUNG_OK)
         rungi_comm_fail(comm);
@@ -160,9 +255,10 @@ static inline int child(char **arguments)
     };
     const char *own = getenv("OMPI_COMM_WORLD_RANK");
     if (strcmp(arguments[0], "absent") == 0 && own && atoi(own) >= 2) {
-        sleep(4);
-        return 0;
+        for (;;)
+            pause(); // until mpirun ends all
     }
+    signal(SIGTERM, SIG_IGN); // mpirun sends it to all when one fails, and they are to say why
     if (!rungi_comm_mpi_launched() || rungi_comm_mpi_create(&options, comms) != RUNG_OK) {
         fprintf(stderr, "no communicator: %s\n", rung_error_last()->message);
         rungi_comm_mpi_end(true);
@@ -218,8 +314,8 @@ static inline void assert_good(int status, int ranks)
     }
 }
 
-// The line of a rank, and the seconds in it.
-static inline double rank_line(int rank, const char *text)
+// The line of a rank has a text.
+static inline void rank_line(int rank, const char *text)
 {
     char start[40];
     snprintf(start, sizeof start, "rank %d: ", rank);
@@ -232,9 +328,7 @@ static inline double rank_line(int rank, const char *text)
     *end = 0;
     if (!strstr(line, text))
         fail_msg("no \"%s\" in: %s", text, line);
-    double seconds = atof(strrchr(line, ',') + 1);
     *end = '\n';
-    return seconds;
 }
 
 static inline int remove_folder(void **state)

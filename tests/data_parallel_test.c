@@ -67,6 +67,37 @@ static void exact_runs_are_the_same(void **state)
     rung_context_destroy(&context);
 }
 
+// Accumulated on devices: the bits of one batch on one device, stopped and gone on with there.
+static void exact_rounds_are_one_batch(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *rounds[] = {"exact=true",     TWO, "data.batch_size=4", "train.accumulate=2",
+                            "train.shards=2", NULL};
+    const char *whole[] = {"exact=true", NULL};
+    const char *run = test_path(folder, "rounds");
+    seen s = {.stop_at = 5};
+    char *banner;
+    rung_config *config = training_config(context, DATA, rounds);
+    assert_ok(rung_trainer_create(context, config, run, &s.trainer));
+    assert_ok(rung_trainer_banner(s.trainer, &banner));
+    assert_non_null(strstr(banner, "batch      8 samples = 2 devices x 2 x 2 accumulated; the "));
+    free(banner);
+    assert_fails(RUNG_CANCELLED, "stopped after step",
+                 rung_trainer_fit(s.trainer, &(rung_observer){&s, watch}));
+    rung_trainer_destroy(&s.trainer);
+    rung_config_destroy(&config);
+    const char *on[] = {"device.list=[cpu:0]", "train.strategy=single", "data.batch_size=8",
+                        "train.accumulate=1",  "train.shards=4",        NULL};
+    assert_ok(training_resume(context, run, on, NULL));
+    s = (seen){0};
+    assert_ok(train(context, DATA, whole, test_path(folder, "whole"), &s));
+    assert_same_bits(test_path(folder, "whole"), run);
+    assert_string_equal(log.text, "");
+    rung_context_destroy(&context);
+}
+
 // Without exact: the same bits for the same devices; losses near those of one.
 static void fast_runs_agree(void **state)
 {
@@ -77,8 +108,9 @@ static void fast_runs_agree(void **state)
     assert_ok(train(context, DATA, NULL, NULL, &one));
     const char *runs[][5] = {{TWO, NULL},
                              {THREE, "data_parallel.parallel_criterion=true", NULL},
-                             {FOUR, "data_parallel.device_weights=[1, 2, 3, 4]", NULL}};
-    for (int i = 0; i < 3; i++) {
+                             {FOUR, "data_parallel.device_weights=[1, 2, 3, 4]", NULL},
+                             {TWO, "data.batch_size=4", "train.accumulate=2", NULL}};
+    for (int i = 0; i < 4; i++) {
         char name[2][16];
         seen s = {0}, again = {0};
         snprintf(name[0], sizeof name[0], "fast-%d", i);
@@ -293,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(exact_runs_are_the_same),
+        IN_FOLDER(exact_rounds_are_one_batch),
         IN_FOLDER(fast_runs_agree),
         IN_FOLDER(another_list_of_devices_goes_on),
         IN_FOLDER(each_device_is_told_of),

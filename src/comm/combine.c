@@ -43,44 +43,42 @@ static const void *subtree(block *b, int first, int level, void *dest)
     return dest;
 }
 
-static void tree(rungi_combine_fn *pair, const rungi_combine_loops *loops, rung_dtype dtype,
-                 const void *const *in, int count, void *const *out, int outs, int64_t n,
-                 bool past_caches)
+// The sum of a block over all ranks: its last addition goes to `dest`, which may be an input.
+static const void *sum(block *b, int level, void *dest)
 {
+    if (level == 0)
+        return b->in[0];
+    int middle = 1 << (level - 1);
+    const void *left = subtree(b, 0, level - 1, b->sums[level]);
+    const void *right = subtree(b, middle, level - 1, b->sums[level - 1]);
+    b->pair(dest, left, right, b->n);
+    return dest;
+}
+
+void rungi_combine_tree(const rungi_combine_loops *loops, rung_dtype dtype, rungi_comm_op op,
+                        const void *const *in, int count, void *const *out, int outs, int64_t n)
+{
+    if (count == 2 && outs == 2 && dtype == RUNG_F32 && op == RUNGI_COMM_SUM && in[0] == out[0] &&
+        in[1] == out[1]) {
+        loops->both(out[0], out[1], n);
+        return;
+    }
     int level = 0;
     while (1 << level < count)
         level++;
     block b; // large: filled as far as it is used
-    b.pair = pair;
+    b.pair = loops->pair[dtype][op];
     b.count = count;
     int64_t size = (int64_t)rung_dtype_size(dtype), step = BLOCK_BYTES / size;
     for (int64_t at = 0; at < n; at += step) {
         b.n = n - at < step ? n - at : step;
         for (int i = 0; i < count; i++)
             b.in[i] = (const char *)in[i] + at * size;
-        const void *sum = subtree(&b, 0, level, b.sums[level]);
-        size_t bytes = (size_t)(b.n * size);
+        const void *result = sum(&b, level, (char *)out[0] + at * size);
         for (int k = 0; k < outs; k++) {
             char *to = (char *)out[k] + at * size;
-            if (to == sum)
-                continue;
-            if (past_caches)
-                loops->stream(to, sum, bytes);
-            else
-                memcpy(to, sum, bytes);
+            if (to != result)
+                memcpy(to, result, (size_t)(b.n * size));
         }
     }
-}
-
-void rungi_combine_tree(const rungi_combine_loops *loops, rung_dtype dtype, rungi_comm_op op,
-                        const void *const *in, int count, void *const *out, int outs, int64_t n,
-                        bool past_caches)
-{
-    if (count == 2 && outs == 2 && dtype == RUNG_F32 && op == RUNGI_COMM_SUM && in[0] == out[0] &&
-        in[1] == out[1])
-        loops->both(out[0], out[1], n, past_caches);
-    else
-        tree(loops->pair[dtype][op], loops, dtype, in, count, out, outs, n, past_caches);
-    if (past_caches)
-        loops->fence();
 }

@@ -103,74 +103,25 @@ COMBINE_HALF(f16, sum)
 COMBINE_HALF(f16, min)
 COMBINE_HALF(f16, max)
 
-// ---- into several places ----------------------------------------------------------------------
+// ---- into both places -------------------------------------------------------------------------
 
-// Vectors for stores past the caches; what follows them needs combine_fence.
-#if defined(__AVX__)
-typedef __m256 combine_vector;
-#    define COMBINE_LOAD(from) _mm256_loadu_ps((const float *)(from))
-#    define COMBINE_STREAM(to, v) _mm256_stream_ps((float *)(to), v)
-#    define COMBINE_ADD(a, b) _mm256_add_ps(a, b)
-#elif defined(__SSE2__)
-typedef __m128 combine_vector;
-#    define COMBINE_LOAD(from) _mm_loadu_ps((const float *)(from))
-#    define COMBINE_STREAM(to, v) _mm_stream_ps((float *)(to), v)
-#    define COMBINE_ADD(a, b) _mm_add_ps(a, b)
-#endif
-
-static void combine_both(float *a, float *b, int64_t n, bool past_caches)
+static void combine_both(float *a, float *b, int64_t n)
 {
-    int64_t i = 0;
-#if defined(COMBINE_LOAD)
-    enum { LINE = 16, LANES = sizeof(combine_vector) / sizeof(float), AHEAD = 512 };
-    if (past_caches && ((uintptr_t)a | (uintptr_t)b) % sizeof(combine_vector) == 0)
-        for (; i + LINE <= n; i += LINE) {
-            combine_vector sum[LINE / LANES];
-            __builtin_prefetch(a + i + AHEAD);
-            __builtin_prefetch(b + i + AHEAD);
-            for (int k = 0; k < LINE / LANES; k++)
-                sum[k] =
-                    COMBINE_ADD(COMBINE_LOAD(a + i + k * LANES), COMBINE_LOAD(b + i + k * LANES));
-            for (int k = 0; k < LINE / LANES; k++)
-                COMBINE_STREAM(a + i + k * LANES, sum[k]);
-            for (int k = 0; k < LINE / LANES; k++)
-                COMBINE_STREAM(b + i + k * LANES, sum[k]);
-        }
-#endif
-    (void)past_caches;
     RUNGI_VECTORIZE
-    for (; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         a[i] = b[i] = a[i] + b[i];
-}
-
-static void combine_stream(void *to, const void *from, size_t bytes)
-{
-    size_t at = 0;
-#if defined(COMBINE_LOAD)
-    if ((uintptr_t)to % sizeof(combine_vector) == 0)
-        for (; at + sizeof(combine_vector) <= bytes; at += sizeof(combine_vector))
-            COMBINE_STREAM((char *)to + at, COMBINE_LOAD((const char *)from + at));
-#endif
-    memcpy((char *)to + at, (const char *)from + at, bytes - at);
-}
-
-static void combine_fence(void)
-{
-#if defined(COMBINE_LOAD)
-    _mm_sfence();
-#endif
 }
 
 #define COMBINE_ROW(dtype)                                                  \
     {                                                                       \
         combine_##dtype##_sum, combine_##dtype##_min, combine_##dtype##_max \
     }
-#define COMBINE_TABLE                                                           \
-    {                                                                           \
-        .pair = {[RUNG_F32] = COMBINE_ROW(f32),                                 \
-                 [RUNG_F64] = COMBINE_ROW(f64),                                 \
-                 [RUNG_I64] = COMBINE_ROW(i64),                                 \
-                 [RUNG_BF16] = COMBINE_ROW(bf16),                               \
-                 [RUNG_F16] = COMBINE_ROW(f16)},                                \
-        .both = combine_both, .stream = combine_stream, .fence = combine_fence, \
+#define COMBINE_TABLE                             \
+    {                                             \
+        .pair = {[RUNG_F32] = COMBINE_ROW(f32),   \
+                 [RUNG_F64] = COMBINE_ROW(f64),   \
+                 [RUNG_I64] = COMBINE_ROW(i64),   \
+                 [RUNG_BF16] = COMBINE_ROW(bf16), \
+                 [RUNG_F16] = COMBINE_ROW(f16)},  \
+        .both = combine_both,                     \
     }

@@ -110,7 +110,7 @@ typedef struct timed {
     rungi_fake_clock clock;
     rung_context *context;
     rungi_comm_options options;
-    rungi_word arrived, go;
+    rungi_word arrived, go, ended;
 } timed;
 
 static void timed_init(timed *t)
@@ -128,13 +128,26 @@ static void timed_fini(timed *t)
     rungi_fake_clock_fini(&t->clock);
 }
 
-// Moves the clock on in small steps, so that every waiter sees each of them.
+// Moves the clock on in small steps.
 static void pass(timed *t, int64_t nanoseconds)
 {
-    for (int i = 0; i < 50; i++) {
-        rungi_fake_clock_advance(&t->clock, nanoseconds / 50);
-        usleep(3000);
+    for (int64_t passed = 0; passed < nanoseconds; passed += SECOND / 5) {
+        rungi_fake_clock_advance(&t->clock, SECOND / 5);
+        usleep(1500);
     }
+}
+
+// Moves it on until so many ranks have ended their wait, however late they are to look at it.
+static void pass_until_ended(timed *t, uint64_t ranks)
+{
+    while (atomic_load(&t->ended) < ranks)
+        pass(t, SECOND);
+}
+
+static rung_status ended(timed *t, rung_status status)
+{
+    atomic_fetch_add(&t->ended, 1);
+    return status;
 }
 
 static void await(rungi_word *word, uint64_t value)
@@ -150,7 +163,7 @@ static rung_status missing_rank(rungi_comm *comm, void *arg)
     atomic_fetch_add(&t->arrived, 1);
     if (rungi_comm_rank(comm) == 1)
         await(&t->go, 1);
-    return rungi_comm_barrier(comm, "checkpoint");
+    return ended(t, rungi_comm_barrier(comm, "checkpoint"));
 }
 
 static void a_rank_that_does_not_come_is_named(void **state)
@@ -161,7 +174,7 @@ static void a_rank_that_does_not_come_is_named(void **state)
     rank_thread threads[3];
     assert_ok(rank_threads_start(threads, 3, &t.options, missing_rank, &t));
     await(&t.arrived, 3);
-    pass(&t, 6 * SECOND);
+    pass_until_ended(&t, 2);
     rungi_thread_join(&threads[0].thread);
     rungi_thread_join(&threads[2].thread);
     atomic_store(&t.go, 1);
@@ -187,7 +200,14 @@ static rung_status busy_rank(rungi_comm *comm, void *arg)
         rungi_comm_busy(comm, NULL);
         await(&t->go, 2);
     }
-    return rungi_comm_barrier(comm, "saved");
+    return ended(t, rungi_comm_barrier(comm, "saved"));
+}
+
+static void busy_again(timed *t)
+{
+    atomic_store(&t->arrived, 0);
+    atomic_store(&t->go, 0);
+    atomic_store(&t->ended, 0);
 }
 
 static void a_long_save_does_not_trip_the_limit(void **state)
@@ -205,26 +225,23 @@ static void a_long_save_does_not_trip_the_limit(void **state)
     assert_rank(&threads[1], RUNG_OK, "");
 
     // What is not over when the work is counts again.
-    atomic_store(&t.arrived, 0);
-    atomic_store(&t.go, 0);
+    busy_again(&t);
     assert_ok(rank_threads_start(threads, 2, &t.options, busy_rank, &t));
     await(&t.arrived, 2);
     pass(&t, 20 * SECOND);
     atomic_store(&t.go, 1);
-    usleep(20000);
-    pass(&t, 6 * SECOND);
+    pass_until_ended(&t, 1);
     rungi_thread_join(&threads[1].thread);
     atomic_store(&t.go, 2);
     rungi_thread_join(&threads[0].thread);
     assert_rank(&threads[1], RUNG_TIMEOUT, "missing: 0");
 
     // And work of its own has an end, too.
-    atomic_store(&t.arrived, 0);
-    atomic_store(&t.go, 0);
+    busy_again(&t);
     t.options.busy_timeout = 30 * SECOND;
     assert_ok(rank_threads_start(threads, 2, &t.options, busy_rank, &t));
     await(&t.arrived, 2);
-    pass(&t, 35 * SECOND);
+    pass_until_ended(&t, 1);
     rungi_thread_join(&threads[1].thread);
     atomic_store(&t.go, 2);
     rungi_thread_join(&threads[0].thread);

@@ -178,13 +178,15 @@ static void process_free(rungi_mpi_process *p)
             free(l->shm.segment_bytes);
             free(l->shm.sends);
             free(l->received);
+            for (int k = 0; k < l->spares; k++)
+                rungi_mpi_between_free(l->spare[k]);
             free(l);
         }
         for (int k = 0; k < RUNGI_COMM_CALLS; k++) {
             // What MPI may still be reading or writing has to stay.
             rungi_mpi_between *b = p->comms[i].calls[k].inner;
-            if (b && b->messages.left == 0)
-                rungi_mpi_between_free(&p->comms[i].calls[k]);
+            if (b && !rungi_mpi_between_moves(b))
+                rungi_mpi_between_free(b);
         }
         rungi_comm_fini(&p->comms[i]);
     }
@@ -245,11 +247,6 @@ static void mpi_failure(rungi_comm *comm, rung_error *error_out)
     rungi_mpi_tell(comm, error_out);
 }
 
-static void mpi_settle(rungi_comm *comm)
-{
-    (void)comm; // nobody sees this process's own memory, and what is shared stays mapped
-}
-
 // Room for one more call of rungi_comm_alloc.
 static rung_status more_segments(rungi_shm *shm)
 {
@@ -290,7 +287,7 @@ static rung_status mpi_alloc(rungi_comm *comm, uint64_t bytes, void **data_out)
 {
     rungi_shm *shm = comm->link;
     void *data = NULL, *all = NULL;
-    uint64_t whole = pages(bytes ? bytes : 1);
+    uint64_t whole = rungi_node_memory_round(bytes);
     uint64_t *offsets = calloc((size_t)comm->size + 1, sizeof *offsets);
     int file = -1;
     rung_status status = offsets ? more_segments(shm) : RUNG_FAIL(RUNG_NO_MEMORY, "no memory");
@@ -350,7 +347,7 @@ static const rungi_comm_transport mpi_transport = {
     .publish = mpi_publish,
     .broken = mpi_broken,
     .failure = mpi_failure,
-    .settle = mpi_settle,
+    .settle = rungi_mpi_settle,
     .alloc = mpi_alloc,
     .free = mpi_free,
     .destroy = mpi_destroy,

@@ -97,7 +97,7 @@ static uint64_t node_bytes(const rungi_comm *comm, const rungi_mpi_between *b, i
     return bytes;
 }
 
-// The machines' blocks come into scratch, one after the other.
+// The machines' blocks come one after the other.
 static rung_status post_blocks(rungi_comm *comm, rungi_comm_call *call)
 {
     rungi_mpi_between *b = call->inner;
@@ -105,17 +105,17 @@ static rung_status post_blocks(rungi_comm *comm, rungi_comm_call *call)
     uint64_t total = 0, at = 0, own = node_bytes(comm, b, p->node);
     for (int n = 0; n < p->nodes; n++)
         total += node_bytes(comm, b, n);
-    b->scratch = malloc(total + 1);
-    if (!b->scratch)
+    b->blocks = malloc(total + 1);
+    if (!b->blocks)
         return no_memory(comm, total);
     for (int n = 0; n < p->nodes; n++) {
         int rank = rungi_mpi_leader(comm, n);
         uint64_t bytes = node_bytes(comm, b, n);
         if (n == p->node) {
-            memcpy(b->scratch + at, b->local, bytes);
+            memcpy(b->blocks + at, b->local, bytes);
         } else {
             RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_PIECES, true, rank,
-                                    b->scratch + at, bytes));
+                                    b->blocks + at, bytes));
             RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_PIECES, false, rank,
                                     b->local, own));
         }
@@ -144,7 +144,7 @@ static rung_status assemble(rungi_comm *comm, rungi_comm_call *call)
         return no_memory(comm, at);
     b->offsets[0] = 0;
     for (int r = 0; r < comm->size; r++) {
-        memcpy(b->block + b->offsets[r], b->scratch + from[r], size_of[r]);
+        memcpy(b->block + b->offsets[r], b->blocks + from[r], size_of[r]);
         b->offsets[r + 1] = b->offsets[r] + size_of[r];
     }
     return RUNG_OK;
@@ -169,7 +169,7 @@ static void sum_objects(rungi_comm *comm, rungi_comm_call *call)
     for (int r = 0; r < comm->size; r++)
         in[r] = b->block + b->offsets[r];
     rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, comm->size, out, 1,
-                       call->count, false);
+                       call->count);
 }
 
 static void hand_over(rungi_comm *comm, rungi_comm_call *call)

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of ranks on several machines: a part among the ranks of each machine over their shared
 // memory (shm.h), messages between machines, a part on each machine again.
-//
-// Where all machines have the same power of two of ranks, in order, an all-reduce first sums on
-// each machine, every local rank its own part: these sums are nodes of the tree over all ranks.
-// Then ranks of the same local number exchange pieces of their part, each sums its piece over all
-// machines in their order, which is the rest of the tree, and gives it to the others. So each byte
-// of a machine's sum leaves and comes once in each direction, over all local ranks at once.
 #include "comm/comm_mpi_inside.h"
 
 #if defined(RUNG_MPI)
@@ -49,10 +43,27 @@ void rungi_mpi_sub(const rungi_comm *comm, rungi_comm_call *call, int part, rung
         call->patience = 2; // the leader may be waiting for another machine: it is the one to tell
 }
 
-static int counterpart(const rungi_comm *comm, int node)
+int rungi_mpi_counterpart(const rungi_comm *comm, int node)
 {
     const rungi_mpi_link *l = rungi_mpi_link_of(comm);
     return node * l->shm.size + l->shm.index;
+}
+
+// A header and the data behind it go to a rank, or come from there.
+static rung_status post_header(rungi_comm *comm, rungi_comm_call *call, bool receives, int rank,
+                               void *header, uint64_t bytes)
+{
+    rungi_mpi_between *b = between_of(call);
+    uint64_t first = bytes < RUNGI_MPI_FIRST ? bytes : RUNGI_MPI_FIRST, second = bytes - first;
+    // Room for what a rank with another call may send.
+    uint64_t room = receives ? RUNGI_MPI_FIRST : first;
+    uint64_t more_room = receives ? RUNGI_MPI_ROOM - RUNGI_MPI_FIRST : second;
+    RUNG_TRY(
+        rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_HEADER, receives, rank, header, room));
+    if (!second)
+        return RUNG_OK;
+    return rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_HEADER, receives, rank,
+                          (uint8_t *)header + RUNGI_MPI_FIRST, more_room);
 }
 
 rung_status rungi_mpi_post_headers(rungi_comm *comm, rungi_comm_call *call, bool counterparts,
@@ -64,15 +75,14 @@ rung_status rungi_mpi_post_headers(rungi_comm *comm, rungi_comm_call *call, bool
     rungi_mpi_header_fill(comm, call, own);
     if (bytes)
         memcpy(own + 1, data, bytes);
-    for (int n = 0; n < p->nodes; n++) {
-        int rank = counterparts ? counterpart(comm, n) : rungi_mpi_leader(comm, n);
-        if (n == p->node)
-            continue;
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_HEADER, true, rank,
-                                rungi_mpi_header_of(b, n), RUNGI_MPI_ROOM));
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_HEADER, false, rank, own,
-                                sizeof *own + bytes));
-    }
+    for (int receives = 0; receives < 2; receives++)
+        for (int n = 0; n < p->nodes; n++) {
+            int rank = counterparts ? rungi_mpi_counterpart(comm, n) : rungi_mpi_leader(comm, n);
+            if (n != p->node)
+                RUNG_TRY(post_header(comm, call, receives, rank,
+                                     receives ? rungi_mpi_header_of(b, n) : own,
+                                     sizeof *own + bytes));
+        }
     return RUNG_OK;
 }
 
@@ -150,129 +160,6 @@ static rung_status broadcast_step(rungi_comm *comm, rungi_comm_call *call)
     }
 }
 
-// ---- all-reduce -------------------------------------------------------------------------------
-
-// A rank's part of its machine's sum.
-typedef struct share {
-    uint8_t *data;
-    int64_t count, size; // elements, bytes of one
-    int nodes, node;
-    bool small;    // exchanged whole
-    uint64_t slot; // bytes of scratch for each machine
-} share;
-
-static share share_of(const rungi_comm *comm, const rungi_comm_call *call)
-{
-    const rungi_mpi_link *l = rungi_mpi_link_of(comm);
-    rungi_comm_part part = rungi_comm_part_of(call->count, l->shm.size, l->shm.index);
-    share s = {.size = rungi_comm_element(call),
-               .count = part.count,
-               .nodes = l->process->nodes,
-               .node = l->process->node};
-    s.data = (uint8_t *)call->data + part.begin * s.size;
-    s.small = s.count * s.size <= RUNGI_MPI_SMALL;
-    int64_t most = rungi_comm_part_of(s.count, s.nodes, 0).count;
-    s.slot = (uint64_t)(most * s.size + 63) / 64 * 64;
-    return s;
-}
-
-// Everybody has everybody's whole share.
-static void sum_small(rungi_comm *comm, rungi_comm_call *call, const share *s)
-{
-    const void *in[RUNGI_COMBINE_RANKS];
-    void *out[1] = {s->data};
-    for (int n = 0; n < s->nodes; n++)
-        in[n] = rungi_mpi_header_of(between_of(call), n) + 1;
-    rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, s->nodes, out, 1, s->count,
-                       false);
-}
-
-// Each machine's piece of the share goes to its rank there; this one's comes from all.
-static rung_status post_pieces(rungi_comm *comm, rungi_comm_call *call, const share *s)
-{
-    rungi_mpi_between *b = between_of(call);
-    b->scratch = malloc(s->slot * (uint64_t)s->nodes);
-    if (!b->scratch)
-        return rungi_comm_break(comm, RUNG_NO_MEMORY, "rank %d: no memory for %llu bytes",
-                                comm->rank, (unsigned long long)s->slot * (uint64_t)s->nodes);
-    rungi_comm_part own = rungi_comm_part_of(s->count, s->nodes, s->node);
-    for (int n = 0; n < s->nodes; n++) {
-        rungi_comm_part piece = rungi_comm_part_of(s->count, s->nodes, n);
-        if (n == s->node)
-            continue;
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_PIECES, true,
-                                counterpart(comm, n), b->scratch + (uint64_t)n * s->slot,
-                                (uint64_t)(own.count * s->size)));
-        RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_PIECES, false,
-                                counterpart(comm, n), s->data + piece.begin * s->size,
-                                (uint64_t)(piece.count * s->size)));
-    }
-    return RUNG_OK;
-}
-
-// Does machine `node` need the sum?
-static bool wants(const rungi_comm *comm, const rungi_comm_call *call, int node)
-{
-    const rungi_mpi_process *p = rungi_mpi_link_of(comm)->process;
-    return call->act != RUNGI_COMM_REDUCE || p->node_of[call->root / p->threads] == node;
-}
-
-// Sums this rank's piece and gives it to the others, or to the root's machine alone.
-static rung_status sum_pieces(rungi_comm *comm, rungi_comm_call *call, const share *s)
-{
-    rungi_mpi_between *b = between_of(call);
-    const void *in[RUNGI_COMBINE_RANKS];
-    rungi_comm_part own = rungi_comm_part_of(s->count, s->nodes, s->node);
-    uint8_t *mine = s->data + own.begin * s->size;
-    void *out[1] = {mine};
-    for (int n = 0; n < s->nodes; n++)
-        in[n] = n == s->node ? mine : b->scratch + (uint64_t)n * s->slot;
-    rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, s->nodes, out, 1,
-                       own.count, false);
-    for (int n = 0; n < s->nodes; n++) {
-        rungi_comm_part piece = rungi_comm_part_of(s->count, s->nodes, n);
-        if (n == s->node)
-            continue;
-        if (wants(comm, call, s->node))
-            RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, true,
-                                    counterpart(comm, n), s->data + piece.begin * s->size,
-                                    (uint64_t)(piece.count * s->size)));
-        if (wants(comm, call, n))
-            RUNG_TRY(rungi_mpi_post(comm, call, &b->messages, RUNGI_MPI_RESULTS, false,
-                                    counterpart(comm, n), mine, (uint64_t)(own.count * s->size)));
-    }
-    return RUNG_OK;
-}
-
-static rung_status reduce_step(rungi_comm *comm, rungi_comm_call *call)
-{
-    rungi_mpi_between *b = between_of(call);
-    share s = share_of(comm, call);
-    switch (b->phase++) {
-    case 0:
-        rungi_mpi_sub(comm, call, 0, RUNGI_COMM_REDUCE_SCATTER);
-        return RUNG_OK;
-    case 1:
-        return rungi_mpi_post_headers(comm, call, true, s.data,
-                                      s.small ? (uint64_t)(s.count * s.size) : 0);
-    case 2:
-        RUNG_TRY(rungi_mpi_check_headers(comm, call, true));
-        if (!s.small)
-            return post_pieces(comm, call, &s);
-        sum_small(comm, call, &s);
-        return RUNG_OK;
-    case 3:
-        return s.small ? RUNG_OK : sum_pieces(comm, call, &s);
-    case 4:
-        rungi_mpi_sub(comm, call, 1,
-                      wants(comm, call, s.node) ? RUNGI_COMM_ALL_GATHER : RUNGI_COMM_BARRIER);
-        return RUNG_OK;
-    default:
-        call->state = RUNGI_COMM_LANDED;
-        return RUNG_OK;
-    }
-}
-
 // ---- send and receive -------------------------------------------------------------------------
 
 static rung_status pair_step(rungi_comm *comm, rungi_comm_call *call)
@@ -320,7 +207,7 @@ static rung_status step(rungi_comm *comm, rungi_comm_call *call)
     case RUNGI_COMM_REDUCE_SCATTER:
     case RUNGI_COMM_REDUCE:
         if (rungi_mpi_link_of(comm)->process->even)
-            return reduce_step(comm, call);
+            return rungi_mpi_reduce_step(comm, call);
         return rungi_mpi_gather_step(comm, call);
     default:
         return rungi_mpi_gather_step(comm, call);
@@ -329,8 +216,13 @@ static rung_status step(rungi_comm *comm, rungi_comm_call *call)
 
 static rung_status between_create(rungi_comm *comm, rungi_comm_call *call)
 {
+    rungi_mpi_link *l = rungi_mpi_link_of(comm);
+    if (l->spares > 0) {
+        call->inner = l->spare[--l->spares];
+        return RUNG_OK;
+    }
     rungi_mpi_between *b = calloc(1, sizeof *b);
-    uint8_t *headers = malloc((size_t)rungi_mpi_link_of(comm)->process->nodes * RUNGI_MPI_ROOM);
+    uint8_t *headers = malloc((size_t)l->process->nodes * RUNGI_MPI_ROOM);
     if (!b || !headers) {
         free(b);
         free(headers);
@@ -341,18 +233,48 @@ static rung_status between_create(rungi_comm *comm, rungi_comm_call *call)
     return RUNG_OK;
 }
 
-void rungi_mpi_between_free(rungi_comm_call *call)
+static void free_gather(rungi_mpi_between *b)
 {
-    rungi_mpi_between *b = between_of(call);
-    free(b->messages.data);
-    free(b->headers);
-    free(b->scratch);
     free(b->local);
+    free(b->blocks);
     free(b->block);
     free(b->offsets);
     free(b->sizes);
+    b->local = b->blocks = b->block = NULL;
+    b->offsets = b->sizes = NULL;
+}
+
+void rungi_mpi_between_free(rungi_mpi_between *b)
+{
+    free_gather(b);
+    for (int i = 0; i < RUNGI_MPI_DEPTH; i++)
+        free(b->rounds.messages[i].data);
+    free(b->rounds.scratch);
+    free(b->messages.data);
+    free(b->headers);
     free(b);
+}
+
+bool rungi_mpi_between_moves(const rungi_mpi_between *b)
+{
+    bool moves = b->messages.count > 0;
+    for (int i = 0; i < RUNGI_MPI_DEPTH; i++)
+        moves |= b->rounds.messages[i].count > 0;
+    return moves;
+}
+
+// A call is over: what it held serves the next one.
+static void between_end(rungi_mpi_link *l, rungi_comm_call *call)
+{
+    rungi_mpi_between *b = between_of(call);
     call->inner = NULL;
+    if (l->spares == RUNGI_MPI_SPARE) {
+        rungi_mpi_between_free(b);
+        return;
+    }
+    free_gather(b);
+    b->phase = 0;
+    l->spare[l->spares++] = b;
 }
 
 static bool is_pair(const rungi_comm_call *call)
@@ -384,42 +306,59 @@ static rung_status begin(rungi_comm *comm, rungi_comm_call *call)
     return between_create(comm, call);
 }
 
+// Calls that get on need not know of failures.
+static void listen_at_times(rungi_comm *comm)
+{
+    if (rungi_mpi_link_of(comm)->polls++ % 16 == 0)
+        rungi_mpi_listen(comm);
+}
+
+// Carries on what the call waits for; is that over?
+static rung_status wait_over(rungi_comm *comm, rungi_comm_call *call, bool *over_out)
+{
+    rungi_mpi_link *l = rungi_mpi_link_of(comm);
+    rungi_mpi_between *b = between_of(call);
+    *over_out = true;
+    if (b->in_sub) {
+        RUNG_TRY(rungi_shm_advance(comm, &l->shm, &b->sub));
+        b->in_sub = b->sub.state == RUNGI_COMM_MOVING;
+        *over_out = !b->in_sub;
+    }
+    if (*over_out && b->messages.count > 0)
+        RUNG_TRY(rungi_mpi_test(comm, &b->messages, over_out));
+    return RUNG_OK;
+}
+
 rung_status rungi_mpi_advance(rungi_comm *comm, rungi_comm_call *call)
 {
     rungi_mpi_link *l = rungi_mpi_link_of(comm);
-    if (l->polls++ % 16 == 0)
-        rungi_mpi_listen(comm);
-    if (is_pair(call) && rungi_shm_index_of(&l->shm, call->what.peer) >= 0)
+    if (is_pair(call) && rungi_shm_index_of(&l->shm, call->what.peer) >= 0) {
+        listen_at_times(comm);
         return rungi_shm_advance(comm, &l->shm, call);
+    }
     if (!call->inner)
         RUNG_TRY(begin(comm, call));
-    if (!call->inner)
-        return RUNG_OK;
-    rungi_mpi_between *b = between_of(call);
-    while (call->state == RUNGI_COMM_MOVING) {
-        if (b->in_sub) {
-            RUNG_TRY(rungi_shm_advance(comm, &l->shm, &b->sub));
-            if (b->sub.state == RUNGI_COMM_MOVING)
-                return RUNG_OK;
-            b->in_sub = false;
-        }
-        if (b->messages.left > 0)
-            RUNG_TRY(rungi_mpi_test(comm, &b->messages));
-        if (b->messages.left > 0)
-            return RUNG_OK;
+    while (call->inner && call->state == RUNGI_COMM_MOVING) {
+        const rungi_mpi_between *b = between_of(call);
         int phase = b->phase;
-        RUNG_TRY(step(comm, call));
-        if (b->phase == phase)
-            return RUNG_OK; // its turn has not come
+        bool over;
+        RUNG_TRY(wait_over(comm, call, &over));
+        if (over)
+            RUNG_TRY(step(comm, call));
+        if (b->phase == phase) { // something has to come first
+            listen_at_times(comm);
+            return RUNG_OK;
+        }
     }
-    rungi_mpi_between_free(call);
+    if (!call->inner)
+        return RUNG_OK; // its turn has not come
+    between_end(l, call);
     if (l->holder == call)
         l->holder = NULL;
     return RUNG_OK;
 }
 
-void rungi_mpi_presence(const rungi_comm *comm, const rungi_comm_call *call,
-                        rungi_comm_presence *out)
+void rungi_mpi_presence(rungi_comm *comm, const rungi_comm_call *call, rungi_comm_presence *out)
 {
     const rungi_mpi_link *l = rungi_mpi_link_of(comm);
     if (!call->inner && !is_pair(call) && l->holder)
@@ -430,13 +369,23 @@ void rungi_mpi_presence(const rungi_comm *comm, const rungi_comm_call *call,
     } else if (b->in_sub) {
         rungi_shm_presence(&l->shm, &b->sub, out);
     } else {
-        for (size_t i = 0; i < b->messages.count; i++) {
-            const rungi_mpi_message *m = &b->messages.data[i];
-            if (m->done || out->missing[m->rank])
-                continue;
-            out->missing[m->rank] = true;
-            out->count++;
-        }
+        rungi_mpi_missing(comm, &b->messages, out);
+        for (int i = 0; i < RUNGI_MPI_DEPTH; i++)
+            rungi_mpi_missing(comm, &b->rounds.messages[i], out);
+    }
+}
+
+// Nobody sees this process's own memory, and what is shared stays mapped; only messages that are
+// on their way could still come into it.
+void rungi_mpi_settle(rungi_comm *comm)
+{
+    for (int i = 0; i < comm->active_count; i++) {
+        rungi_mpi_between *b = between_of(&comm->calls[comm->active[i]]);
+        if (!b)
+            continue;
+        rungi_mpi_drop(comm, &b->messages);
+        for (int k = 0; k < RUNGI_MPI_DEPTH; k++)
+            rungi_mpi_drop(comm, &b->rounds.messages[k]);
     }
 }
 

@@ -94,33 +94,61 @@ rung_status rungi_mpi_post(rungi_comm *comm, const rungi_comm_call *call,
         comm->moved += (uint64_t)count;
         if (!rungi_array_push(messages, m))
             return rungi_comm_break(comm, RUNG_NO_MEMORY, "rank %d: no memory", comm->rank);
-        messages->left++;
     }
     return RUNG_OK;
 }
 
-rung_status rungi_mpi_test(rungi_comm *comm, rungi_mpi_messages *messages)
+static rung_status test_one(rungi_comm *comm, rungi_mpi_message *m)
 {
     rungi_mpi_process *p = rungi_mpi_link_of(comm)->process;
-    for (size_t i = 0; i < messages->count && messages->left > 0; i++) {
-        rungi_mpi_message *m = &messages->data[i];
-        int done = 0;
-        if (m->done)
-            continue;
-        lock(p);
-        int error = MPI_Test(&m->request, &done, MPI_STATUS_IGNORE);
-        unlock(p);
-        if (error != MPI_SUCCESS) {
-            rungi_mpi_fail(error, m->receives ? "a message from" : "a message to");
-            return rungi_comm_break(comm, RUNG_LIBRARY, "rank %d: %s rank %d", comm->rank,
-                                    rung_error_last()->message, m->rank);
-        }
-        m->done = done;
-        messages->left -= done;
+    int done = 0;
+    lock(p);
+    int error = MPI_Test(&m->request, &done, MPI_STATUS_IGNORE);
+    unlock(p);
+    if (error != MPI_SUCCESS) {
+        rungi_mpi_fail(error, m->receives ? "a message from" : "a message to");
+        return rungi_comm_break(comm, RUNG_LIBRARY, "rank %d: %s rank %d", comm->rank,
+                                rung_error_last()->message, m->rank);
     }
-    if (messages->left == 0)
-        messages->count = 0;
+    m->done = done;
     return RUNG_OK;
+}
+
+rung_status rungi_mpi_test(rungi_comm *comm, rungi_mpi_messages *messages, bool *over_out)
+{
+    *over_out = false;
+    for (; messages->done < messages->count; messages->done++) {
+        rungi_mpi_message *m = &messages->data[messages->done];
+        if (!m->done)
+            RUNG_TRY(test_one(comm, m));
+        if (!m->done)
+            return RUNG_OK;
+    }
+    messages->count = messages->done = 0;
+    *over_out = true;
+    return RUNG_OK;
+}
+
+void rungi_mpi_missing(rungi_comm *comm, const rungi_mpi_messages *messages,
+                       rungi_comm_presence *out)
+{
+    for (size_t i = messages->done; i < messages->count; i++) {
+        rungi_mpi_message *m = &messages->data[i];
+        if (m->done || (test_one(comm, m) == RUNG_OK && m->done) || out->missing[m->rank])
+            continue;
+        out->missing[m->rank] = true;
+        out->count++;
+    }
+}
+
+void rungi_mpi_drop(rungi_comm *comm, rungi_mpi_messages *messages)
+{
+    rungi_mpi_process *p = rungi_mpi_link_of(comm)->process;
+    lock(p);
+    for (size_t i = messages->done; i < messages->count; i++)
+        if (messages->data[i].receives && messages->data[i].request != MPI_REQUEST_NULL)
+            MPI_Cancel(&messages->data[i].request);
+    unlock(p);
 }
 
 // ---- failures ---------------------------------------------------------------------------------

@@ -27,16 +27,24 @@ static void values_of_threads_in_processes(void **state)
 static void values_between_machines(void **state)
 {
     (void)state;
-    assert_good(run_part(2, "values", 1, 2, 20), 2);
-    assert_good(run_part(4, "values", 1, 2, 20), 4);
-    assert_good(run_part(3, "values", 1, 3, 20), 3); // no power of two of machines
-    assert_good(run_part(2, "values", 2, 2, 20), 4); // threads
+    assert_good(run_part(2, "values", 1, 2, 60), 2);
+    assert_good(run_part(4, "values", 1, 2, 60), 4);
+    assert_good(run_part(3, "values", 1, 3, 60), 3); // no power of two of machines
+    assert_good(run_part(2, "values", 2, 2, 60), 4); // threads
+}
+
+static void sizes_between_machines(void **state)
+{
+    (void)state;
+    assert_good(run_part(2, "sizes", 1, 2, 60), 2);
+    assert_good(run_part(3, "sizes", 1, 3, 60), 3);
+    assert_good(run_part(2, "sizes", 2, 2, 60), 4);
 }
 
 static void values_between_unlike_machines(void **state)
 {
     (void)state;
-    assert_good(run_part(3, "values", 1, 2, 20), 3); // two and one
+    assert_good(run_part(3, "values", 1, 2, 60), 3); // two and one
 }
 
 static int run_all(void)
@@ -45,6 +53,7 @@ static int run_all(void)
         cmocka_unit_test(values_of_processes),
         cmocka_unit_test(values_of_threads_in_processes),
         cmocka_unit_test(values_between_machines),
+        cmocka_unit_test(sizes_between_machines),
         cmocka_unit_test_teardown(values_between_unlike_machines, remove_folder),
     };
     return RUN_TESTS(tests);

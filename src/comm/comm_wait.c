@@ -89,6 +89,7 @@ typedef struct waiter {
     int64_t waited_busy; // while a missing rank was busy
     int64_t real_begin;  // system's clock at the first look
     int64_t sleep;
+    uint64_t moved; // bytes that this rank had moved at the last look
 } waiter;
 
 static void relax(void)
@@ -221,13 +222,24 @@ static void count_link(rungi_comm *comm, const rungi_comm_call *call, int64_t fr
     comm->link_time += since(call->landed, from, call->ended);
 }
 
+// Data comes in: the rank stays awake, and its time does not count.
+static void note_progress(const rungi_comm *comm, waiter *w)
+{
+    if (comm->moved == w->moved)
+        return;
+    w->moved = comm->moved;
+    w->last = INT64_MIN;
+    w->spins = w->real_begin = w->sleep = 0;
+}
+
 rung_status rungi_comm_call_wait(rungi_comm *comm, rungi_comm_call *call)
 {
-    waiter w = {.last = INT64_MIN};
+    waiter w = {.last = INT64_MIN, .moved = comm->moved};
     while (call->state != RUNGI_COMM_DONE) {
         if (comm->broken || comm->transport->broken(comm))
             return rungi_comm_adopt(comm);
         RUNG_TRY(rungi_comm_advance_all(comm));
+        note_progress(comm, &w);
         if (call->state != RUNGI_COMM_DONE)
             RUNG_TRY(pause_wait(comm, call, &w));
     }

@@ -8,7 +8,10 @@
 
 #include "rung/status.h"
 
-// Makes zeroed memory and maps it. `*file_out` is what others open it by; closed by the caller once
+// `bytes`, rounded up to whole pages: huge ones from 2 MiB on.
+uint64_t rungi_node_memory_round(uint64_t bytes);
+// Makes zeroed memory and maps it, in huge pages where `bytes` is a multiple of theirs and the
+// system has them. `*file_out` is what others open it by; closed by the caller once
 // they have. Errors: RUNG_NO_MEMORY.
 rung_status rungi_node_memory_create(uint64_t bytes, int *file_out, void **data_out);
 // Maps memory that process `pid`, of the same user, made as `file`. Errors: RUNG_LIBRARY.

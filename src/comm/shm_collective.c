@@ -6,8 +6,6 @@
 #include "base/error.h"
 #include "comm/shm.h"
 
-enum { PAST_CACHES = 8 << 20 }; // bytes of all ranks' data from which results bypass the caches
-
 static uint64_t word_of(const rungi_word *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
@@ -145,9 +143,8 @@ static void reduce(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call
     // Reads from the others, and writes to them.
     comm->moved +=
         (uint64_t)(piece.count * rungi_comm_element(call) * (shm->size - 1)) * (outs > 1 ? 2 : 1);
-    bool past_caches = call->what.bytes > PAST_CACHES / (uint64_t)shm->size;
     rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, shm->size, out, outs,
-                       piece.count, past_caches);
+                       piece.count);
 }
 
 static void gather_parts(rungi_comm *comm, const rungi_shm *shm, const rungi_comm_call *call)
@@ -202,8 +199,7 @@ static void reduce_to_root(rungi_comm *comm, const rungi_shm *shm, const rungi_c
     for (int i = 0; i < shm->size; i++)
         in[i] = i == shm->index ? own : round_place(shm, call, i, at);
     rungi_combine_tree(comm->loops, call->what.dtype, call->what.op, in, shm->size, &own, 1,
-                       (int64_t)bytes / rungi_comm_element(call),
-                       bytes > PAST_CACHES / (uint64_t)shm->size);
+                       (int64_t)bytes / rungi_comm_element(call));
     comm->moved += bytes * (uint64_t)(shm->size - 1);
 }
 

@@ -539,16 +539,31 @@ static void backward_node(builder *b, size_t k)
     }
 }
 
+// The dtype in which callers see a value.
+static rung_dtype seen_as(const builder *b, int value)
+{
+    const rungi_value *v = &b->g->values.data[value];
+    rung_dtype own = b->types[value].dtype;
+    return rungi_dtype_is_half(own) && !v->low ? v->dtype : own;
+}
+
 // A gradient that is given, contiguous and plain, is the first contribution to its value's.
 static void add_seed(builder *b, int value)
 {
     const rungi_value *v = &b->g->values.data[value];
+    size_t node = v->kind == RUNGI_VALUE_NODE ? (size_t)v->node : 0;
     rungi_tensor seed = {.kind = RUNGI_TENSOR_SEED, .value = value, .is_grad = true};
-    seed.operand = (rungi_operand){.dtype = b->types[value].dtype, .shape = b->types[value].shape};
+    seed.operand = (rungi_operand){.dtype = seen_as(b, value), .shape = b->types[value].shape};
     int index = rungi_plan_tensor(b->p, &seed);
     b->failed |= index < 0;
-    if (index >= 0 && b->grad[value] < 0)
-        contribute(b, v->kind == RUNGI_VALUE_NODE ? (size_t)v->node : 0, value, index, true);
+    if (index < 0 || b->grad[value] >= 0)
+        return;
+    if (seed.operand.dtype != b->types[value].dtype) {
+        int given = index;
+        index = new_tensor(b, value, RUNGI_PLAIN, true);
+        add_helper(b, "cast", (int)node, given, -1, index);
+    }
+    contribute(b, node, value, index, true);
 }
 
 // Gradients of inputs can be read after backward.
@@ -618,14 +633,7 @@ static bool allocate(builder *b)
     return true;
 }
 
-// The dtype in which callers see a value.
-static rung_dtype seen_as(const builder *b, int value)
-{
-    rung_dtype own = b->types[value].dtype;
-    return rungi_dtype_is_half(own) ? b->g->values.data[value].dtype : own;
-}
-
-// Names outputs: an output kept in another layout or precision is wanted plain, as declared.
+// Names outputs: an output kept in another layout or precision is wanted plain, as callers see it.
 static void keep_outputs(builder *b)
 {
     for (size_t i = 0; i < b->g->outputs.count && !b->failed; i++) {
@@ -648,7 +656,7 @@ rung_status rungi_plan_build(rung_plan *p)
     for (size_t i = 0; p->options.float64 && i < p->graph->values.count; i++)
         if (b.types[i].dtype == RUNG_F32)
             b.types[i].dtype = RUNG_F64;
-    rungi_plan_autocast(p, b.types);
+    rungi_autocast(p->graph, p->options.precision, b.types);
     RUNG_TRY(rungi_plan_layouts(p, b.types, b.value_layout, b.node_layout));
     mark_live(&b);
     if (p->options.gradients)

@@ -31,6 +31,9 @@ typedef struct rungi_value {
     bool frozen;                    // for PARAM
     uint64_t key;                   // for PARAM and BUFFER: keys initial values
     bool wants_grad;                // for INPUT: backward gives its gradient
+    // It crosses a cut (part.h), in 16 bits where a plan keeps it so: that is how it is bound, how
+    // callers see it, and how its gradient is given.
+    bool low;
 } rungi_value;
 
 typedef struct rungi_node {
@@ -99,6 +102,10 @@ int rungi_symbol_index(const rung_graph *g, int64_t dim);
 rung_status rungi_graph_gradients(const rung_graph *g, bool **reached_out);
 // By value id: does a trainable parameter, or an input whose gradient is wanted, lie behind it?
 void rungi_graph_wanted(const rung_graph *g, bool *wanted);
+
+// passes/autocast.c: which values plans of precision `low` keep in these 16 bits: changes their
+// dtypes in types[value id], which are those of float32.
+void rungi_autocast(const rung_graph *g, rung_dtype low, rungi_type *types);
 
 // Runs the shape rules of all nodes with numbers for the symbols: fills types[value id].
 rung_status rungi_graph_infer(const rung_graph *g, const int64_t *symbols, rungi_type *types);

@@ -13,6 +13,7 @@ void rungi_part_survey_fini(rungi_part_survey *s)
     free(s->wanted);
     free(s->gradient);
     free(s->last);
+    free(s->low);
 }
 
 static rung_status find_live(rungi_part_survey *s)
@@ -65,6 +66,20 @@ static void find_gradients(rungi_part_survey *s)
     }
 }
 
+static rung_status find_low(rungi_part_survey *s)
+{
+    const rung_graph *g = s->g;
+    rungi_type *types = calloc(g->values.count, sizeof *types);
+    RUNG_CHECK(types, RUNG_NO_MEMORY, "no memory for a part of a graph");
+    for (size_t i = 0; i < g->values.count; i++)
+        types[i].dtype = g->values.data[i].dtype;
+    rungi_autocast(g, RUNG_BF16, types);
+    for (size_t i = 1; i < g->values.count; i++)
+        s->low[i] = types[i].dtype != g->values.data[i].dtype;
+    free(types);
+    return RUNG_OK;
+}
+
 rung_status rungi_part_survey_init(rungi_part_survey *s, const rung_graph *g)
 {
     RUNG_TRY(rung_graph_check(g));
@@ -73,13 +88,16 @@ rung_status rungi_part_survey_init(rungi_part_survey *s, const rung_graph *g)
     s->wanted = calloc(g->values.count, sizeof *s->wanted);
     s->gradient = calloc(g->values.count, sizeof *s->gradient);
     s->last = malloc(g->values.count * sizeof *s->last);
+    s->low = calloc(g->values.count, sizeof *s->low);
     rung_status status = RUNG_OK;
-    if (!s->live || !s->wanted || !s->gradient || !s->last)
+    if (!s->live || !s->wanted || !s->gradient || !s->last || !s->low)
         status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a part of a graph");
     for (size_t i = 0; status == RUNG_OK && i < g->values.count; i++)
         s->last[i] = -1;
     if (status == RUNG_OK)
         status = find_live(s);
+    if (status == RUNG_OK)
+        status = find_low(s);
     if (status != RUNG_OK) {
         rungi_part_survey_fini(s);
         return status;
@@ -106,7 +124,7 @@ rung_status rungi_part_crossings(const rung_graph *whole, int node, rungi_crossi
     RUNG_TRY(rungi_part_survey_init(&s, whole));
     for (int i = 1; i < (int)whole->values.count; i++)
         if (rungi_part_crosses(&s, i, node))
-            fn(user, i, rungi_part_crossing_gradient(&s, i));
+            fn(user, i, rungi_part_crossing_gradient(&s, i), s.low[i]);
     rungi_part_survey_fini(&s);
     return RUNG_OK;
 }
@@ -145,12 +163,14 @@ bool rungi_part_can_cut(const rung_graph *whole, int node, char *why, size_t siz
     return status == RUNG_OK;
 }
 
-uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing, int64_t batch)
+uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing, int64_t batch,
+                              rung_dtype precision)
 {
     const rungi_value *v = &part->values.data[crossing->part];
     int64_t symbols[RUNGI_MAX_SYMBOLS] = {batch};
     rung_shape shape = rungi_shape_resolve(part, &v->shape, symbols);
-    return (uint64_t)rungi_shape_size(&shape) * rung_dtype_size(v->dtype);
+    bool low = crossing->low && precision != RUNG_F32;
+    return (uint64_t)rungi_shape_size(&shape) * rung_dtype_size(low ? precision : v->dtype);
 }
 
 int rungi_part_tied(const rung_graph *whole, int node)

@@ -14,7 +14,9 @@
 //               `first`; of `first`
 //
 // Names, initial values, random numbers and frozen parameters are those of the whole. Values at
-// cuts are contiguous and plain (NCHW), in whatever layout the parts compute.
+// cuts are contiguous and plain (NCHW), in whatever layout the parts compute. What plans of 16 bits
+// (rung_compile_options.precision) keep in 16 bits crosses a cut so, its gradient too, where parts
+// are made `low`; else as float32.
 #ifndef RUNGI_GRAPH_PART_H
 #define RUNGI_GRAPH_PART_H
 
@@ -26,6 +28,7 @@ typedef struct rungi_crossing {
     int part;         // and in the part
     const char *name; // of the input and output; the part's
     bool gradient;    // backward brings its gradient back across the cut
+    bool low;         // of 16 bits in plans of these
 } rungi_crossing;
 
 typedef struct rungi_part {
@@ -40,7 +43,8 @@ typedef struct rungi_part {
 // belongs to each part that reads it (rungi_part_tied), one that nobody reads to the first.
 // Errors: the graph's first mistake; RUNG_UNSUPPORTED where the shape of a value that crosses a cut
 // cannot be written with the graph's symbols.
-rung_status rungi_part_create(const rung_graph *whole, int begin, int end, rungi_part *part_out);
+rung_status rungi_part_create(const rung_graph *whole, int begin, int end, bool low,
+                              rungi_part *part_out);
 void rungi_part_fini(rungi_part *part);
 
 // Can the graph be cut before `node` (0 < node < nodes)? On false `why` (of `size`) says what is in
@@ -50,12 +54,13 @@ bool rungi_part_can_cut(const rung_graph *whole, int node, char *why, size_t siz
 // The first parameter or buffer that nodes on both sides of a cut before `node` read; 0: none.
 int rungi_part_tied(const rung_graph *whole, int node);
 
-// Bytes of a crossing value, with the batch as the part's only symbol.
-uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing,
-                              int64_t batch);
+// Bytes of a crossing value in plans of that precision, with the batch as the part's only symbol.
+uint64_t rungi_crossing_bytes(const rung_graph *part, const rungi_crossing *crossing, int64_t batch,
+                              rung_dtype precision);
 
-// Calls fn for each value that crosses a cut before `node`, in the order of their ids.
-typedef void (*rungi_crossing_fn)(void *user, int value, bool gradient);
+// Calls fn for each value that crosses a cut before `node`, in the order of their ids. `low`: plans
+// of 16 bits keep it in these.
+typedef void (*rungi_crossing_fn)(void *user, int value, bool gradient, bool low);
 rung_status rungi_part_crossings(const rung_graph *whole, int node, rungi_crossing_fn fn,
                                  void *user);
 

@@ -11,6 +11,7 @@ typedef struct copier {
     const rungi_part_survey *s;
     rungi_part *part;
     rung_graph *to;
+    bool low;     // see rungi_part_create
     int *id;      // by value of the whole: its id in the part; 0: it is not in it
     int *node_id; // by node of the whole
 } copier;
@@ -81,6 +82,7 @@ static rung_status copy_value(copier *c, int value)
         v.name = crossing_name(c, value);
         v.node = v.out = 0;
         v.wants_grad = rungi_part_crossing_gradient(c->s, value);
+        v.low = c->low && c->s->low[value];
     } else {
         v.name = rungi_graph_text(c->to, v.name);
         if (v.kind == RUNGI_VALUE_NODE)
@@ -153,9 +155,11 @@ static rung_status list_crossings(copier *c, int node, bool outputs, rungi_cross
             continue;
         bool gradient = rungi_part_crossing_gradient(c->s, i);
         const char *name = crossing_name(c, i);
+        bool low = c->low && c->s->low[i];
         if (outputs)
             RUNG_TRY(add_output(c, name, i, gradient));
-        list[(*count_out)++] = (rungi_crossing){i, c->id[i], name, gradient};
+        c->to->values.data[c->id[i]].low = low;
+        list[(*count_out)++] = (rungi_crossing){i, c->id[i], name, gradient, low};
     }
     return RUNG_OK;
 }
@@ -188,7 +192,8 @@ static rung_status copy_all(copier *c)
     return rung_graph_check(c->to);
 }
 
-static rung_status create(const rungi_part_survey *s, int begin, int end, rungi_part *part)
+static rung_status create(const rungi_part_survey *s, int begin, int end, bool low,
+                          rungi_part *part)
 {
     size_t nodes = s->g->nodes.count;
     RUNG_CHECK(begin >= 0 && begin < end && (size_t)end <= nodes, RUNG_INVALID,
@@ -198,7 +203,7 @@ static rung_status create(const rungi_part_survey *s, int begin, int end, rungi_
     if ((size_t)end < nodes)
         RUNG_TRY(rungi_part_check_cut(s, end));
     RUNG_TRY(rung_graph_create(s->g->context, &part->graph));
-    copier c = {.s = s, .part = part, .to = part->graph};
+    copier c = {.s = s, .part = part, .to = part->graph, .low = low};
     c.id = calloc(s->g->values.count, sizeof *c.id);
     c.node_id = calloc(nodes + 1, sizeof *c.node_id);
     rung_status status = c.id && c.node_id
@@ -209,12 +214,13 @@ static rung_status create(const rungi_part_survey *s, int begin, int end, rungi_
     return status;
 }
 
-rung_status rungi_part_create(const rung_graph *whole, int begin, int end, rungi_part *part_out)
+rung_status rungi_part_create(const rung_graph *whole, int begin, int end, bool low,
+                              rungi_part *part_out)
 {
     rungi_part_survey s;
     rungi_part part = {.begin = begin, .end = end};
     RUNG_TRY(rungi_part_survey_init(&s, whole));
-    rung_status status = create(&s, begin, end, &part);
+    rung_status status = create(&s, begin, end, low, &part);
     rungi_part_survey_fini(&s);
     if (status != RUNG_OK) {
         rungi_part_fini(&part);

@@ -12,6 +12,7 @@ typedef struct rungi_part_survey {
     bool *wanted;   // by value: see rungi_graph_wanted
     bool *gradient; // by value: backward of the whole gives its gradient
     int *last;      // by value: the last live node that reads it; -1: none
+    bool *low;      // by value: plans of 16 bits keep it in these
 } rungi_part_survey;
 
 rung_status rungi_part_survey_init(rungi_part_survey *s, const rung_graph *g);

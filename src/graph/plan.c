@@ -72,9 +72,6 @@ static rung_status resolve_precision(rung_plan *p)
     char why[96];
     RUNG_CHECK(o->precision == RUNG_F32 || rungi_dtype_is_half(o->precision), RUNG_INVALID,
                "plans are of float32, bf16 or f16, not of %s", rung_dtype_name(o->precision));
-    for (size_t i = 0; o->precision != RUNG_F32 && i < p->graph->outputs.count; i++)
-        RUNG_CHECK(!p->graph->outputs.data[i].seeded, RUNG_UNSUPPORTED,
-                   "parts of a graph are planned in float32 only");
     bool native =
         rung_compute_native(rung_device_context(p->device), o->precision, why, sizeof why);
     RUNG_CHECK(o->precision == RUNG_F32 || o->compute != RUNG_COMPUTE_NATIVE || native,

@@ -70,7 +70,7 @@ struct rung_plan {
     RUNGI_ARRAY(rungi_tensor) tensors;
     RUNGI_ARRAY(rungi_step) steps;
     int n_forward;     // steps before this one are forward
-    int *value_tensor; // value id -> tensor that holds it plain and as declared, or -1
+    int *value_tensor; // value id -> tensor that holds it plain, as callers see it, or -1
     int seed;          // tensor of the gradient that backward begins with, or -1
     int *input_grad;   // value id of an input -> its gradient, if that is wanted and made, or -1
     size_t arena_bytes, lower_bound;
@@ -102,9 +102,7 @@ int rungi_plan_tensor(rung_plan *p, const rungi_tensor *tensor);
 int rungi_plan_alias(rung_plan *p, int root, const rungi_operand *operand);
 
 rung_status rungi_plan_build(rung_plan *p);
-// Which values are kept in 16 bits: changes their types. And the dtype in which a node takes its
-// input i, which is kept in `dtype`.
-void rungi_plan_autocast(const rung_plan *p, rungi_type *types);
+// The dtype in which a node takes its input i, which is kept in `dtype`.
 rung_dtype rungi_plan_takes(const rung_plan *p, const rungi_node *node, int i, rung_dtype dtype);
 // Chooses the layout of every value and node: arrays by value id and node index.
 rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
@@ -179,7 +177,7 @@ void rungi_instance_bind(rungi_instance *instance, int tensor, const void *data)
 // What the gradient that backward begins with is: 1, or the scale of the loss.
 void rungi_instance_set_loss_scale(rungi_instance *instance, float scale);
 // The tensor that the gradient of a seeded output (rungi_output) is read from, to be bound with
-// rungi_instance_bind before backward: contiguous and plain, in the plan's dtype of that value.
+// rungi_instance_bind before backward: contiguous and plain, in the dtype of plan->value_tensor.
 // -1: this plan reads none.
 int rungi_plan_seed(const rung_plan *plan, int value);
 

@@ -209,8 +209,6 @@ static bool precision(const rungi_train_config *c, rung_dtype dtype, const char 
         return say(why, why_size, "the base has it already");
     if (c->precision.dtype != RUNG_F32)
         return say(why, why_size, "other 16 bits are there already");
-    if (c->train.strategy > RUNGI_STRATEGY_DDP)
-        return say(why, why_size, "16 bits work with the strategies single and ddp only");
     snprintf(setting, size, "train.precision=%s", name);
     return true;
 }
@@ -233,15 +231,14 @@ static bool accumulate(const rungi_train_config *c, char *setting, size_t size, 
 {
     bool part = c->data.batch_per_device > 0;
     int64_t batch = part ? c->data.batch_per_device : c->data.batch_size;
-    int64_t ranks = part ? 1 : c->train.ranks, rounds = c->gradients.accumulate;
-    if (batch % (2 * ranks) != 0)
-        return say(why, why_size, "the batch of a rank cannot be halved");
-    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-        c->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL || c->ddp.sync_batch_norm)
-        return say(why, why_size, "pipelines, data_parallel and ddp.sync_batch_norm take none");
+    bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE; // each has all samples
+    int64_t parts = part || stages ? 1 : c->train.ranks * rungi_train_devices(c);
+    int64_t rounds = c->gradients.accumulate;
+    if (batch % (2 * parts) != 0)
+        return say(why, why_size, "the batch of a rank or device cannot be halved");
     if (c->plan.fuse_optimizer)
         return say(why, why_size, "plan.fuse_optimizer, which was kept, updates during backward");
-    if (c->exact && c->train.shards / 2 < c->train.ranks)
+    if (c->exact && c->train.shards / 2 < c->train.ranks * rungi_train_devices(c))
         return say(why, why_size, "train.shards cannot be halved");
     int used = snprintf(setting, size, "%s=%" PRId64 " train.accumulate=%" PRId64,
                         part ? "data.batch_per_device" : "data.batch_size", batch / 2, rounds * 2);

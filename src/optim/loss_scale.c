@@ -29,23 +29,37 @@ static void back_off(rung_loss_scale *s)
     s->skipped++;
 }
 
-rung_status rung_loss_scale_step(rung_loss_scale *s, rung_optimizer *optimizer, float *params,
-                                 const float *grads, const rung_optimizer_update *update,
-                                 rung_optimizer_report *report_out)
+rung_status rungi_loss_scale_note(rung_loss_scale *s, const rung_optimizer *optimizer,
+                                  const rung_optimizer_report *report)
+{
+    if (report->applied)
+        grow(s);
+    else
+        back_off(s);
+    RUNG_CHECK(s->at_floor < RUNG_LOSS_SCALE_PATIENCE || report->nonfinite < 0, RUNG_DIVERGED,
+               "the gradient of %s is not finite, in %d steps in a row at a loss scale of 1",
+               optimizer->segments[report->nonfinite].name, RUNG_LOSS_SCALE_PATIENCE);
+    return RUNG_OK;
+}
+
+rung_status rungi_loss_scale_step_with(rung_loss_scale *s, rung_optimizer *optimizer, float *params,
+                                       const float *grads, const rung_optimizer_update *update,
+                                       const rungi_optimizer_peers *peers,
+                                       rung_optimizer_report *report_out)
 {
     rung_optimizer_update u = *update;
     rung_optimizer_report report;
     u.loss_scale = s->scale;
     u.skip_nonfinite = true;
-    RUNG_TRY(rung_optimizer_step(optimizer, params, grads, &u, &report));
-    if (report.applied)
-        grow(s);
-    else
-        back_off(s);
+    RUNG_TRY(rungi_optimizer_step_with(optimizer, params, grads, &u, peers, &report));
     if (report_out)
         *report_out = report;
-    RUNG_CHECK(s->at_floor < RUNG_LOSS_SCALE_PATIENCE, RUNG_DIVERGED,
-               "the gradient of %s is not finite, in %d steps in a row at a loss scale of 1",
-               optimizer->segments[report.nonfinite].name, RUNG_LOSS_SCALE_PATIENCE);
-    return RUNG_OK;
+    return rungi_loss_scale_note(s, optimizer, &report);
+}
+
+rung_status rung_loss_scale_step(rung_loss_scale *s, rung_optimizer *optimizer, float *params,
+                                 const float *grads, const rung_optimizer_update *update,
+                                 rung_optimizer_report *report_out)
+{
+    return rungi_loss_scale_step_with(s, optimizer, params, grads, update, NULL, report_out);
 }

@@ -10,6 +10,7 @@
 
 #include "base/team.h"
 #include "optim/step_kernels.h"
+#include "rung/loss_scale.h"
 #include "rung/optim.h"
 
 // Elements up to which a gap between two segments counts as padding: a run may reach over it.
@@ -170,6 +171,16 @@ rung_status rungi_optimizer_step_with(rung_optimizer *optimizer, float *params, 
                                       const rung_optimizer_update *update,
                                       const rungi_optimizer_peers *peers,
                                       rung_optimizer_report *report_out);
+// rung_loss_scale_step with peers. Of steps in a row that are left out at a scale of 1 that one
+// fails whose gradient is not finite.
+rung_status rungi_loss_scale_step_with(rung_loss_scale *scale, rung_optimizer *optimizer,
+                                       float *params, const float *grads,
+                                       const rung_optimizer_update *update,
+                                       const rungi_optimizer_peers *peers,
+                                       rung_optimizer_report *report_out);
+// What it does after a step whose gradients were `scale` times the true ones: finds the next scale.
+rung_status rungi_loss_scale_note(rung_loss_scale *scale, const rung_optimizer *optimizer,
+                                  const rung_optimizer_report *report);
 // Refuses an update that makes no sense for this optimizer, as rung_optimizer_step does.
 rung_status rungi_optimizer_check(const rung_optimizer *optimizer,
                                   const rung_optimizer_update *update);

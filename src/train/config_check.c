@@ -203,10 +203,6 @@ static rung_status check_precision(const rungi_options *o, const rungi_train_con
                                "ignored, because train.precision is fp32");
         return RUNG_OK;
     }
-    if (v->train.strategy > RUNGI_STRATEGY_DDP)
-        return rungi_options_fail(o, "train.precision",
-                                  "16 bits work with the strategies single and ddp only, so far: "
-                                  "set it to fp32");
     if (p->compute == RUNG_COMPUTE_NATIVE &&
         !rung_compute_native(context, p->dtype, why, sizeof why))
         return rungi_options_fail(o, "train.compute", "native is not available: %s", why);
@@ -259,22 +255,11 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         rungi_options_note(options, context, "plan.fuse_optimizer",
                            "ignored, because train.accumulate adds gradients before weights are "
                            "updated");
-    if (v->gradients.accumulate > 1 && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-                                        v->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL))
-        return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64 "; pipelines have micro-batches of their own, and "
-                                  "devices that share batches do not accumulate: set it to 1",
-                                  v->gradients.accumulate);
-    if (v->gradients.accumulate > 1 && v->ddp.sync_batch_norm)
-        return rungi_options_fail(options, "train.accumulate",
-                                  "is %" PRId64
-                                  "; ddp.sync_batch_norm, in which ranks meet, takes 1",
-                                  v->gradients.accumulate);
-    if (v->gradients.log_layers && (v->train.strategy == RUNGI_STRATEGY_PIPELINE ||
-                                    v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER))
+    if (v->gradients.log_layers && v->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER &&
+        v->ps.mode == RUNGI_PS_ASYNC)
         return rungi_options_fail(options, "train.log_layers",
-                                  "looks at the optimizer of one rank: not with pipelines and "
-                                  "parameter servers");
+                                  "looks at the update of a step, which ps.mode async has none of: "
+                                  "each push of a worker is one, made by the servers");
     if (v->exact && (v->gradients.accumulate & (v->gradients.accumulate - 1)) != 0)
         return rungi_options_fail(options, "train.accumulate",
                                   "must be a power of two under exact, not %" PRId64,

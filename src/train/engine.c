@@ -81,8 +81,6 @@ void rungi_engine_destroy(rungi_engine **engine)
     rungi_array_fini(&e->entries);
     for (size_t i = 0; e->gathered && e->gathered_bytes && i < e->model->outputs.count; i++)
         rungi_engine_drop_output(e, i);
-    for (int i = 0; i < RUNGI_ENGINE_LEVELS; i++)
-        rung_device_free(e->state->device, e->levels[i]);
     rung_device_free(e->state->device, e->own_room);
     rungi_engine_leave(e);
     rungi_criterion_destroy(e);
@@ -142,15 +140,16 @@ int rungi_engine_rounds(const rungi_engine *e)
 
 bool rungi_engine_adds(const rungi_engine *e, int slot)
 {
-    return e->devices == 1 && !e->blocks[slot];
+    return !e->pairs[slot];
 }
 
 int rungi_engine_gradient_buffers(const rungi_engine *e)
 {
-    int levels = e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0, shards = 0;
-    for (int s = 0; s < e->replicas[0].shards; s++)
-        shards += !rungi_engine_adds(e, s);
-    return shards + levels;
+    int own = e->replicas[0].shards, stored = 0;
+    int branches = e->options.exact ? rungi_tree_branches(own) : 0;
+    for (int s = 0; s < own; s++)
+        stored += !rungi_engine_adds(e, s);
+    return stored + branches * rungi_tree_levels(e->options.accumulate);
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
@@ -224,19 +223,25 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool ad
 
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count)
 {
-    e->active = 0;
     rungi_engine_cut(e, training);
+    e->active = e->turns = 0;
     if (training && !e->looked)
         RUNG_TRY(rungi_engine_check_unused(e));
     for (int s = 0; s < e->shards; s++) {
         rungi_shard part = rungi_engine_part(e, count, s);
+        e->now[s] = NULL;
         if (part.count == 0)
-            break;
+            continue;
         bool adds =
             training && (e->options.exact ? rungi_engine_adds(e, s % e->slots) : s >= e->slots);
         RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
+        e->turns = s / e->slots + 1;
     }
+    if (training && e->group.size) // the first rank has the most
+        e->turns = (int)(count < e->rounds ? count : e->rounds);
+    if (e->criterion)
+        e->criterion->count = 0;
     return e->criterion && loss ? rungi_criterion_plans(e, training, count) : RUNG_OK;
 }
 
@@ -259,8 +264,8 @@ rung_status rungi_engine_plan(rungi_engine *e, bool training, int64_t count,
 
 const rung_plan *rungi_engine_adding_plan(const rungi_engine *e)
 {
-    for (int s = 0; s < e->active; s++)
-        if (e->now[s]->adds)
+    for (int s = 0; s < e->shards; s++)
+        if (e->now[s] && e->now[s]->adds)
             return e->now[s]->plan;
     return NULL;
 }
@@ -321,9 +326,12 @@ bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,
         *instance_out = index ? NULL : slot->instance;
         return index == 0;
     }
+    int s = 0;
     if (index >= e->active)
         return false;
-    *plan_out = e->now[index]->plan;
-    *instance_out = rungi_engine_instance(e, index);
-    return e->rounds == 1 || rungi_engine_bind(e, index / e->slots) == RUNG_OK;
+    while (!e->now[s] || index-- > 0)
+        s++;
+    *plan_out = e->now[s]->plan;
+    *instance_out = rungi_engine_instance(e, s);
+    return e->rounds == 1 || rungi_engine_bind(e, s / e->slots) == RUNG_OK;
 }

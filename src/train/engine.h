@@ -14,14 +14,16 @@
 // exchanged once, and under exact the bits are those of a batch that is cut into all these shards
 // at once. Not exact, the plans of all rounds but the first add to the gradients that are there;
 // the tree of exact keeps a buffer for each of its levels. Running statistics of batch
-// normalization are updated once, with those of all rounds. For one device a rank, which does not
-// synchronize.
+// normalization are updated once, with those of all rounds. A device of several that share batches
+// has as many times more shards, too, that lie side by side; a stage of a pipeline has as many
+// times more micro-batches.
 //
 // With R ranks each has an engine and a part of each batch: S / R shards of it that lie side by
 // side, or, not exact, one shard of R. Every call is collective then, and what it gives (loss,
 // gradients, running statistics) is that of the whole batch, with the same bits on all ranks; under
 // exact also with the bits that any other number of ranks gives. With `synchronize` the ranks meet
-// in batch normalization, which then sees the whole batch: under exact a rank has one shard then.
+// in batch normalization, which then sees the whole batch, or a round of all ranks: under exact a
+// rank has one shard then.
 //
 // Several devices of one process share each batch in one engine: engine_replicas.h.
 #ifndef RUNGI_TRAIN_ENGINE_H
@@ -178,7 +180,7 @@ rungi_team *rungi_engine_team(const rungi_engine *engine);
 int rungi_engine_devices(const rungi_engine *engine);
 rungi_replica_use rungi_engine_use(const rungi_engine *engine, int device);
 int64_t rungi_engine_spent(const rungi_engine *engine);
-// Device `device` gets that part of a batch of `count` samples.
+// Device `device` gets that part of a training batch of `count` samples.
 rungi_shard rungi_engine_part_of(const rungi_engine *engine, int64_t count, int device);
 // What a device has of the state, as of the last call; [0] is the engine's. Borrowed.
 const rung_state *rungi_engine_replica(const rungi_engine *engine, int device);

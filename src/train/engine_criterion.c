@@ -4,7 +4,9 @@
 // part behind it runs, and its gradients go back.
 //
 // In fast mode the loss is that of the whole batch at once; under exact there is one loss for each
-// shard, with one thread, so that it has the bits that it has within one device.
+// shard, with one thread, so that it has the bits that it has within one device. Of accumulated
+// rounds there is one for each shard, too, in the round's turn. Outputs and their gradients are
+// gathered and returned in float32, whatever the precision.
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,8 +76,8 @@ rung_status rungi_criterion_create(rungi_engine *e)
     RUNG_TRY(check_cut(e, cut));
     rungi_criterion *c = e->criterion = calloc(1, sizeof *c);
     RUNG_CHECK(c, RUNG_NO_MEMORY, "no memory for an engine");
-    RUNG_TRY(rungi_part_create(e->graph, 0, cut, &c->model));
-    RUNG_TRY(rungi_part_create(e->graph, cut, (int)e->graph->nodes.count, &c->loss));
+    RUNG_TRY(rungi_part_create(e->graph, 0, cut, false, &c->model));
+    RUNG_TRY(rungi_part_create(e->graph, cut, (int)e->graph->nodes.count, false, &c->loss));
     RUNG_CHECK(c->loss.n_in <= RUNG_MAX_FIELDS, RUNG_UNSUPPORTED,
                "%d values go from the network to its loss; at most %d work: %s", c->loss.n_in,
                RUNG_MAX_FIELDS, instead);
@@ -174,9 +176,12 @@ static rung_status find(rungi_engine *e, bool training, int64_t count, int piece
 rung_status rungi_criterion_plans(rungi_engine *e, bool training, int64_t count)
 {
     rungi_criterion *c = e->criterion;
-    c->count = e->options.exact ? e->active : 1;
+    c->by_shard = e->options.exact || e->rounds > 1;
+    c->count = c->by_shard ? e->shards : 1;
     for (int i = 0; i < c->count; i++)
-        RUNG_TRY(find(e, training, rungi_criterion_piece(e, count, i).count, i, &c->now[i]));
+        if (!c->by_shard || e->now[i])
+            RUNG_TRY(find(e, training, rungi_criterion_piece(e, count, i).count, i % e->slots,
+                          &c->now[i]));
     return RUNG_OK;
 }
 

@@ -43,55 +43,82 @@ rung_status rungi_criterion_scatter(rungi_engine *e, int member)
     return RUNG_OK;
 }
 
-static void bind_input(rungi_criterion *c, int piece, int value, const char *data)
+// Pieces of a round lie in [*begin_out, this); of those of shards some may have no samples.
+static int pieces(const rungi_engine *e, int round, int *begin_out)
 {
-    int tensor = c->now[piece]->plan->value_tensor[value];
+    const rungi_criterion *c = e->criterion;
+    int begin = round * e->slots;
+    *begin_out = c->by_shard ? begin : 0;
+    return !c->count ? *begin_out : c->by_shard ? begin + e->slots : 1;
+}
+
+static bool is_empty(const rungi_engine *e, int piece)
+{
+    return e->criterion->by_shard && !e->now[piece];
+}
+
+static rungi_instance *instance_of(const rungi_engine *e, int piece)
+{
+    return e->criterion->now[piece]->instances[piece % e->slots];
+}
+
+static void bind_input(const rungi_engine *e, int piece, int value, const char *data)
+{
+    int tensor = e->criterion->now[piece]->plan->value_tensor[value];
     if (tensor >= 0)
-        rungi_instance_bind(c->now[piece]->instances[piece], tensor, data);
+        rungi_instance_bind(instance_of(e, piece), tensor, data);
 }
 
-void rungi_criterion_bind(rungi_engine *e)
+static void bind_piece(const rungi_engine *e, int piece)
 {
-    rungi_criterion *c = e->criterion;
+    const rungi_criterion *c = e->criterion;
     bool copied = e->options.replicas.copies && e->options.replicas.output_device;
-    for (int i = 0; i < c->count; i++) {
-        size_t begin = (size_t)rungi_criterion_piece(e, e->whole, i).begin;
-        for (int f = 0; f < e->batch->n_feeds; f++) {
-            int value = rungi_input_of(c->loss.graph, e->batch->feeds[f].input);
-            const char *data = copied ? c->targets[f] : e->batch->feeds[f].data;
-            if (value)
-                bind_input(c, i, value, data + begin * rungi_sample_bytes(c->loss.graph, value));
-        }
-        for (int k = 0; k < c->loss.n_in; k++) {
-            int value = c->loss.in[k].part;
-            bind_input(c, i, value,
-                       gathered(e, &c->model.out[k]) +
-                           begin * rungi_sample_bytes(c->loss.graph, value));
-        }
+    size_t begin = (size_t)rungi_criterion_piece(e, e->whole, piece).begin;
+    for (int f = 0; f < e->batch->n_feeds; f++) {
+        int value = rungi_input_of(c->loss.graph, e->batch->feeds[f].input);
+        const char *data = copied ? c->targets[f] : e->batch->feeds[f].data;
+        if (value)
+            bind_input(e, piece, value, data + begin * rungi_sample_bytes(c->loss.graph, value));
     }
+    for (int k = 0; k < c->loss.n_in; k++) {
+        int value = c->loss.in[k].part;
+        bind_input(e, piece, value,
+                   gathered(e, &c->model.out[k]) +
+                       begin * rungi_sample_bytes(c->loss.graph, value));
+    }
+    rungi_runtime *rt = &instance_of(e, piece)->rt;
+    rt->seed = e->batch->seed;
+    rt->step = e->batch->step;
+    rt->sample_offset = (int64_t)begin;
+    rt->normalizer = e->counts;
+    rungi_instance_set_loss_scale(instance_of(e, piece),
+                                  e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
 }
 
-void rungi_criterion_count(rungi_engine *e)
+void rungi_criterion_bind(rungi_engine *e, int round)
 {
-    rungi_criterion *c = e->criterion;
-    for (int i = 0; i < c->count; i++)
-        rungi_instance_count(c->now[i]->instances[i], e->counts);
-    for (int i = 0; i < c->count; i++) {
-        rungi_runtime *rt = &c->now[i]->instances[i]->rt;
-        rt->seed = e->batch->seed;
-        rt->step = e->batch->step;
-        rt->sample_offset = rungi_criterion_piece(e, e->whole, i).begin;
-        rt->normalizer = e->counts;
-    }
+    int begin, end = pieces(e, round, &begin);
+    for (int i = begin; i < end; i++)
+        if (!is_empty(e, i))
+            bind_piece(e, i);
+}
+
+void rungi_criterion_count(rungi_engine *e, int round)
+{
+    int begin, end = pieces(e, round, &begin);
+    for (int i = begin; i < end; i++)
+        if (!is_empty(e, i))
+            rungi_instance_count(instance_of(e, i), e->counts);
 }
 
 static rung_status run_loss(rungi_engine *e, int member)
 {
     rungi_criterion *c = e->criterion;
-    for (int i = 0; i < c->count; i++) {
-        if (member != c->output->worker + i % c->output->workers)
+    int begin, end = pieces(e, e->round, &begin);
+    for (int i = begin; i < end; i++) {
+        if (is_empty(e, i) || member != c->output->worker + i % c->output->workers)
             continue;
-        rungi_instance *instance = c->now[i]->instances[i];
+        rungi_instance *instance = instance_of(e, i);
         const rung_plan *plan = c->now[i]->plan;
         RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, (int)plan->steps.count));
         if (e->streams[member])
@@ -107,11 +134,11 @@ static rung_status run_loss(rungi_engine *e, int member)
 static const char *gradient_of(const rungi_engine *e, int k, int s)
 {
     const rungi_criterion *c = e->criterion;
-    int piece = e->options.exact ? s : 0, value = c->loss.in[k].part;
+    int piece = c->by_shard ? s : 0, value = c->loss.in[k].part;
     const rungi_shard_plan *x = c->now[piece];
     size_t begin = (size_t)(rungi_engine_part(e, e->whole, s).begin -
                             rungi_criterion_piece(e, e->whole, piece).begin);
-    return (const char *)x->instances[piece]->ptr[x->plan->input_grad[value]] +
+    return (const char *)instance_of(e, piece)->ptr[x->plan->input_grad[value]] +
            begin * rungi_sample_bytes(c->loss.graph, value);
 }
 
@@ -137,9 +164,12 @@ static rung_status bring(rungi_engine *e, int member, int k)
     int d = e->worker_device[member];
     const rungi_replica *r = &e->replicas[d];
     size_t size = rungi_sample_bytes(c->loss.graph, c->loss.in[k].part);
-    rungi_shard all = rungi_engine_part_of(e, e->whole, d);
+    rungi_shard all = rungi_engine_device_part(e, e->whole, d);
     RUNG_TRY(reserve(e, d, k, (uint64_t)all.count * size));
-    for (int s = r->first; s < r->first + r->shards && s < e->active; s++) {
+    for (int i = r->first; i < r->first + r->shards; i++) {
+        int s = e->round * e->slots + i;
+        if (!e->now[s])
+            continue;
         rungi_shard part = rungi_engine_part(e, e->whole, s);
         RUNG_TRY(rungi_engine_fetch(
             e, member, (char *)c->seeds[d][k] + (size_t)(part.begin - all.begin) * size,
@@ -160,14 +190,17 @@ static rung_status return_gradients(rungi_engine *e, int member)
         if (!c->loss.in[k].gradient)
             continue;
         size_t size = rungi_sample_bytes(c->loss.graph, c->loss.in[k].part);
-        int64_t first = rungi_engine_part_of(e, e->whole, d).begin;
+        int64_t first = rungi_engine_device_part(e, e->whole, d).begin;
         if (copied)
             RUNG_TRY(bring(e, member, k));
-        for (int s = r->first; s < r->first + r->shards && s < e->active; s++) {
+        for (int i = r->first; i < r->first + r->shards; i++) {
+            int s = e->round * e->slots + i;
+            if (!e->now[s])
+                continue;
             int seed = rungi_plan_seed(e->now[s]->plan, c->model.out[k].part);
             size_t at = (size_t)(rungi_engine_part(e, e->whole, s).begin - first) * size;
             if (seed >= 0)
-                rungi_instance_bind(e->now[s]->instances[s], seed,
+                rungi_instance_bind(e->now[s]->instances[i], seed,
                                     copied ? (char *)c->seeds[d][k] + at : gradient_of(e, k, s));
         }
     }
@@ -182,7 +215,7 @@ static rung_status run_half(rungi_engine *e, int member, int s, bool backward)
     const rung_plan *plan = e->now[s]->plan;
     int64_t began = rungi_engine_clock_now(e);
     RUNG_TRY(rungi_engine_phase(e, member, backward));
-    RUNG_TRY(rungi_engine_run_steps(e, member, e->now[s]->instances[s],
+    RUNG_TRY(rungi_engine_run_steps(e, member, rungi_engine_instance(e, s),
                                     backward ? plan->n_forward : 0,
                                     backward ? (int)plan->steps.count : plan->n_forward));
     RUNG_TRY(rungi_engine_phase(e, member, 2));
@@ -195,8 +228,8 @@ static rung_status run_half(rungi_engine *e, int member, int s, bool backward)
 static rung_status forward_member(void *arg, int member)
 {
     rungi_engine *e = arg;
-    for (int s = 0; s < e->active; s++)
-        if (e->worker_of[s] == member) {
+    for (int s = e->round * e->slots; s < rungi_engine_round_end(e, e->round); s++)
+        if (e->now[s] && e->worker_of[s % e->slots] == member) {
             RUNG_TRY(run_half(e, member, s, false));
             RUNG_TRY(rungi_engine_gather(e, member, s));
         }
@@ -222,9 +255,11 @@ static rung_status return_member(void *arg, int member)
 static rung_status backward_member(void *arg, int member)
 {
     rungi_engine *e = arg;
-    for (int s = 0; s < e->active; s++)
-        if (e->worker_of[s] == member)
+    for (int s = e->round * e->slots; s < rungi_engine_round_end(e, e->round); s++)
+        if (e->now[s] && e->worker_of[s % e->slots] == member) {
             RUNG_TRY(run_half(e, member, s, true));
+            RUNG_TRY(rungi_engine_keep_statistics(e, s));
+        }
     rungi_engine_wait_for_others(e, member, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE);
     return RUNG_OK;
 }

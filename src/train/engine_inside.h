@@ -42,7 +42,7 @@ typedef struct rungi_criterion {
     rung_state *alias; // the engine's, for the part before the cut
     rung_state *state; // of the part behind it
     RUNGI_ARRAY(rungi_shard_plan *) entries;
-    rung_arena *arenas[RUNGI_MAX_SHARDS]; // by piece of the batch
+    rung_arena *arenas[RUNGI_MAX_SHARDS]; // by piece of a round
     void *targets[RUNG_MAX_FIELDS];       // by feed: all of the batch, where that is copied
     uint64_t target_bytes[RUNG_MAX_FIELDS];
     // By device and crossing: the gradients of its part of the batch, where these are copied.
@@ -50,7 +50,8 @@ typedef struct rungi_criterion {
     uint64_t seed_bytes[RUNGI_MAX_SHARDS][RUNG_MAX_FIELDS];
     // of the call under way
     rungi_shard_plan *now[RUNGI_MAX_SHARDS];
-    int count; // pieces: as many as losses
+    bool by_shard; // each shard is a piece; else the batch is one
+    int count;     // pieces; 0: no loss is wanted
 } rungi_criterion;
 
 struct rungi_engine {
@@ -62,9 +63,12 @@ struct rungi_engine {
     int rounds;         // of the call under way, or the one that is prepared
     int shards;         // own shards of its batch: slots * rounds
     int total, first;   // shards of all ranks, and the first of the own ones
-    int devices;        // that share the shards
+    // Place of own shard s among the own ones in the tree, and the shard that has a place. Own
+    // shard s takes its turn in round s / slots, at place s % slots of it.
+    int leaf[RUNGI_MAX_SHARDS], of_leaf[RUNGI_MAX_SHARDS];
+    int devices; // that share the shards
     rungi_replica replicas[RUNGI_MAX_SHARDS];
-    int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by shard
+    int device_of[RUNGI_MAX_SHARDS], worker_of[RUNGI_MAX_SHARDS]; // by place in a round
     int worker_device[RUNGI_MAX_SHARDS], workers;
     rungi_exchange *exchange; // NULL: one rank
     rungi_pipeline *pipeline; // NULL: the graph is whole
@@ -76,15 +80,18 @@ struct rungi_engine {
     rung_stream *streams[RUNGI_MAX_SHARDS];
     rungi_timeline_work marks[3];   // of the first worker's stream
     float *grads[RUNGI_MAX_SHARDS]; // by place in a round; that of a device's first is its state's
-    float *levels[RUNGI_ENGINE_LEVELS]; // of exact's tree over rounds: see rungi_tree_carry
+    // Shards of a round that lie side by side on a device and are a branch of the tree, by the
+    // first one's place in a round: how many. 0: it is not the first of a block.
+    int blocks[RUNGI_MAX_SHARDS];
+    // Of each block: exact's tree over its rounds, see rungi_tree_carry; and, where devices copy,
+    // room on the first device for its sum.
+    float *levels[RUNGI_MAX_SHARDS][RUNGI_ENGINE_LEVELS];
+    float *staged[RUNGI_MAX_SHARDS];
     char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
     size_t room_bytes, own_room_bytes;
-    // How many shards of a round a block has, at its first one (else 0): of several devices those
-    // of the tree's largest parts on a device, of one those that are added while they are computed.
-    int blocks[RUNGI_MAX_SHARDS];
-    // Of several devices that copy, by shard: room on the first one for the gradients of a block of
-    // another.
-    float *staged[RUNGI_MAX_SHARDS];
+    // By place in a round: 2 where the shard's gradients are added to by the next one of the same
+    // worker, 0 where it is that one, else 1.
+    int pairs[RUNGI_MAX_SHARDS];
     int64_t busy[RUNGI_MAX_SHARDS], copying[RUNGI_MAX_SHARDS]; // nanoseconds by worker
     int64_t spent;                                             // of training steps
     rungi_criterion *criterion;                                // NULL: shards compute their losses
@@ -99,9 +106,10 @@ struct rungi_engine {
     rungi_feed feeds[RUNG_MAX_FIELDS];
     bool training, updating;
     int round;
-    rungi_shard_plan *now[RUNGI_MAX_SHARDS];
+    rungi_shard_plan *now[RUNGI_MAX_SHARDS]; // by own shard; NULL: it has no samples
     float losses[RUNGI_MAX_SHARDS];
-    int active;    // own shards that have samples
+    int active;    // own shards that have samples; of one device the first ones
+    int turns;     // rounds that have samples, of this rank; with synchronize of any rank
     int64_t count; // own samples of the last batch
     int64_t whole; // samples of all ranks
     bool stop;     // a rank wants to end
@@ -131,12 +139,9 @@ static inline int64_t rungi_engine_origin(const rungi_engine *e)
 
 // Cuts batches as training or evaluation does.
 void rungi_engine_cut(rungi_engine *e, bool training);
-// Own shard s of a batch of all ranks.
-static inline rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)
-{
-    return e->devices > 1 && !e->options.exact ? rungi_engine_share(e, count, s)
-                                               : rungi_shard_of(count, e->total, e->first + s);
-}
+// Own shard s of a batch of all ranks; and the part of it that all shards of a device have.
+rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s);
+rungi_shard rungi_engine_device_part(const rungi_engine *e, int64_t count, int device);
 
 // Finds or compiles the plans of a batch of all ranks: fills e->now and e->active.
 rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_t count);
@@ -144,12 +149,13 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
 // wanted). `adds`: to the gradients of earlier rounds.
 rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool adds, int64_t count,
                               int slot, rungi_shard_plan **entry_out);
-// Own shards of a round: from round * slots up to this one.
+// Own shards of a round lie in [round * slots, this); some may have no samples.
 static inline int rungi_engine_round_end(const rungi_engine *e, int round)
 {
-    int end = (round + 1) * e->slots;
-    return end < e->active ? end : e->active;
+    return (round + 1) * e->slots;
 }
+// Shards of the block at `first` that have samples in a round: its first ones.
+int rungi_engine_in_block(const rungi_engine *e, int round, int first);
 // The instance that own shard s of the batch under way takes its turn in.
 static inline rungi_instance *rungi_engine_instance(const rungi_engine *e, int s)
 {
@@ -209,8 +215,9 @@ rung_status rungi_engine_send(rungi_engine *e, int member, int device, void *dst
                               uint64_t bytes);
 rung_status rungi_engine_fetch(rungi_engine *e, int member, void *dst, const void *src,
                                uint64_t bytes);
-// After backward: running statistics; the gradients of all shards are added on the first device.
-rung_status rungi_engine_finish_replicas(rungi_engine *e);
+// A worker's part of the flat buffer: `index` of `workers`.
+rungi_shard rungi_engine_slice(const rungi_engine *e, int index, int workers);
+// After backward: the gradients of all shards are added on the first device.
 rung_status rungi_engine_reduce(rungi_engine *e);
 // Tells once of devices that a batch leaves without a sample.
 void rungi_engine_tell_idle(rungi_engine *e);
@@ -223,16 +230,17 @@ rung_status rungi_criterion_create(rungi_engine *e);
 void rungi_criterion_destroy(rungi_engine *e);
 rung_status rungi_criterion_plans(rungi_engine *e, bool training, int64_t count);
 bool rungi_criterion_gradients(const rungi_criterion *c);
-// A batch: targets go to the output device (by its worker); inputs are bound; divisors counted.
+// A batch: targets go to the output device (by its worker); inputs of a round are bound; divisors
+// counted.
 rung_status rungi_criterion_scatter(rungi_engine *e, int member);
-void rungi_criterion_bind(rungi_engine *e);
-void rungi_criterion_count(rungi_engine *e);
-// Piece i of a batch, of which a loss is computed.
+void rungi_criterion_bind(rungi_engine *e, int round);
+void rungi_criterion_count(rungi_engine *e, int round);
+// Piece i of a batch, of which a loss is computed: that of own shard i, or the whole.
 static inline rungi_shard rungi_criterion_piece(const rungi_engine *e, int64_t count, int i)
 {
-    return e->options.exact ? rungi_engine_part(e, count, i) : (rungi_shard){0, count};
+    return e->criterion->by_shard ? rungi_engine_part(e, count, i) : (rungi_shard){0, count};
 }
-// Forward, the loss where it is wanted, and, in training, backward.
+// A round: forward, the loss where it is wanted, and, in training, backward.
 rung_status rungi_criterion_compute(rungi_engine *e, bool loss);
 
 // engine_unused.c: before the first training plan: tells of parameters that take no part in the
@@ -256,7 +264,7 @@ rung_status rungi_engine_share_gradients(rungi_engine *e);
 // engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
 // samples (`overlaps`: starting buckets where they do).
 void rungi_engine_meet_init(rungi_engine *e);
-rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps);
+rung_status rungi_engine_meet_idle(rungi_engine *e, int round, bool overlaps);
 // The sum of `count` numbers as the fixed tree adds them.
 double rungi_engine_tree_sum(const double *values, int count);
 

@@ -3,8 +3,8 @@
 //
 // All ranks run the same layers in the same order, so what they tell each other in a step, and the
 // buckets of gradients that are sent in between, are the same calls in the same order on all of
-// them. A rank without samples goes along with the plan of shard 0, which has some, and gives
-// zeros.
+// them. In a round of which a rank has no samples it goes along with the plan of the first rank,
+// which has some, and gives zeros.
 #include <math.h>
 
 #include "base/context.h"
@@ -61,12 +61,12 @@ static rung_status meet_in(rungi_engine *e, const rungi_step *step)
     return gather(e, e->zeros.data, count, &all, &stride);
 }
 
-rung_status rungi_engine_meet_idle(rungi_engine *e, bool overlaps)
+rung_status rungi_engine_meet_idle(rungi_engine *e, int round, bool overlaps)
 {
     rungi_shard_plan *x;
     int buckets = overlaps ? rungi_exchange_buckets(e->exchange) : 0, next = 0;
-    RUNG_TRY(rungi_engine_find(e, true, true, false, rungi_shard_of(e->whole, e->total, 0).count,
-                               -1, &x));
+    int64_t count = rungi_shard_of(e->whole, e->total, round).count;
+    RUNG_TRY(rungi_engine_find(e, true, true, round > 0 && !e->options.exact, count, -1, &x));
     for (int i = 0; i < (int)x->plan->steps.count; i++) {
         RUNG_TRY(meet_in(e, &x->plan->steps.data[i]));
         while (i >= x->plan->n_forward && next < buckets && x->ready[next] <= i)

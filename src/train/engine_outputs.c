@@ -74,7 +74,7 @@ static rung_status reserve(rungi_engine *e, size_t i, size_t bytes)
 
 rung_status rungi_engine_reserve_outputs(rungi_engine *e)
 {
-    for (size_t i = 0; i < e->model->outputs.count && rungi_engine_gathers(e); i++) {
+    for (size_t i = 0; e->active && i < e->model->outputs.count && rungi_engine_gathers(e); i++) {
         if (!per_sample(e, i))
             continue;
         size_t bytes =

@@ -51,6 +51,18 @@ rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device)
 
 // ---- shards -----------------------------------------------------------------------------------
 
+// A round has as many shards of a block as a batch without rounds, and those of all its rounds are
+// a branch of the tree again.
+static int leaf_of(const rungi_engine *e, int s)
+{
+    int place = s % e->slots, first = place;
+    if (e->devices == 1 || e->rounds == 1)
+        return s;
+    while (!e->blocks[first])
+        first--;
+    return first * e->rounds + s / e->slots * e->blocks[first] + place - first;
+}
+
 void rungi_engine_cut(rungi_engine *e, bool training)
 {
     int ranks = e->exchange ? rungi_exchange_ranks(e->exchange) : 1;
@@ -59,6 +71,39 @@ void rungi_engine_cut(rungi_engine *e, bool training)
     e->shards = e->slots * e->rounds;
     e->total = e->shards * ranks;
     e->first = rank * e->shards;
+    for (int s = 0; s < e->shards; s++) {
+        e->leaf[s] = leaf_of(e, s);
+        e->of_leaf[e->leaf[s]] = s;
+    }
+}
+
+// The part of a batch of so many rounds.
+static rungi_shard device_part(const rungi_engine *e, int64_t count, int device, int rounds)
+{
+    const rungi_replica *r = &e->replicas[device];
+    if (e->devices > 1 && !e->options.exact)
+        return rungi_engine_share(e, count, device);
+    return rungi_shards_of(count, e->total / e->rounds * rounds,
+                           (e->first / e->rounds + r->first) * rounds, r->shards * rounds);
+}
+
+rungi_shard rungi_engine_device_part(const rungi_engine *e, int64_t count, int device)
+{
+    return device_part(e, count, device, e->rounds);
+}
+
+rungi_shard rungi_engine_part_of(const rungi_engine *e, int64_t count, int device)
+{
+    return device_part(e, count, device, e->options.accumulate);
+}
+
+rungi_shard rungi_engine_part(const rungi_engine *e, int64_t count, int s)
+{
+    if (e->devices == 1 || e->options.exact)
+        return rungi_shard_of(count, e->total, e->first + e->leaf[s]);
+    rungi_shard whole = rungi_engine_share(e, count, s % e->slots);
+    rungi_shard part = rungi_shard_of(whole.count, e->rounds, s / e->slots);
+    return (rungi_shard){whole.begin + part.begin, part.count};
 }
 
 static rung_status check_rounds(const rungi_engine *e)
@@ -67,10 +112,6 @@ static rung_status check_rounds(const rungi_engine *e)
     int64_t total = (int64_t)e->total * rounds;
     if (rounds == 1)
         return RUNG_OK;
-    RUNG_CHECK(e->devices == 1 && !e->options.pipeline.comm, RUNG_UNSUPPORTED,
-               "train.accumulate is %d; devices that share batches, and stages, take 1", rounds);
-    RUNG_CHECK(!e->options.synchronize, RUNG_UNSUPPORTED,
-               "train.accumulate is %d; synchronized batch normalization takes 1", rounds);
     RUNG_CHECK(!e->options.exact || (rounds & (rounds - 1)) == 0, RUNG_CONFIG,
                "train.accumulate is %d; with exact it must be a power of two", rounds);
     RUNG_CHECK(total <= RUNGI_MAX_SHARDS, RUNG_CONFIG,
@@ -139,16 +180,16 @@ static rung_status make_gradients(rungi_engine *e)
 {
     uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
     int levels = e->options.exact ? rungi_tree_levels(e->options.accumulate) : 0;
-    for (int i = 0; i < levels; i++)
-        RUNG_TRY(rung_device_alloc(e->state->device, bytes, "gradients of micro-batches",
-                                   (void **)&e->levels[i]));
     for (int s = 0; s < e->shards; s++) {
         const rungi_replica *r = &e->replicas[e->device_of[s]];
+        for (int i = 0; e->blocks[s] && i < levels; i++)
+            RUNG_TRY(rung_device_alloc(r->device, bytes, "gradients of micro-batches",
+                                       (void **)&e->levels[s][i]));
         if (s == r->first) {
             e->grads[s] = r->state->grads;
             continue;
         }
-        if (adds_to_pair(e, s)) {
+        if (!e->pairs[s]) {
             e->grads[s] = e->grads[s - 1];
             continue;
         }
@@ -159,14 +200,11 @@ static rung_status make_gradients(rungi_engine *e)
     return RUNG_OK;
 }
 
-// The largest parts of the tree that lie on one device, and room for those of others. Of one
-// device: the pairs of shards that are added while they are computed.
+// The largest parts of the tree that lie on one device, and room for those of others.
 static rung_status make_blocks(rungi_engine *e)
 {
-    for (int s = 0; s < e->shards && e->devices == 1; s++)
-        e->blocks[s] = adds_to_pair(e, s) ? 0 : s + 1 < e->shards && adds_to_pair(e, s + 1) ? 2 : 1;
-    if (e->devices == 1)
-        return RUNG_OK;
+    for (int s = 0; s < e->shards; s++)
+        e->pairs[s] = adds_to_pair(e, s) ? 0 : s + 1 < e->shards && adds_to_pair(e, s + 1) ? 2 : 1;
     uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
     for (int d = 0; d < e->devices; d++) {
         int end = e->replicas[d].first + e->replicas[d].shards, size;
@@ -206,8 +244,8 @@ rung_status rungi_engine_place(rungi_engine *e, int threads)
     RUNG_TRY(count_shards(e));
     place_shards(e, threads);
     e->threads = e->options.exact ? 1 : threads;
-    RUNG_TRY(make_gradients(e));
     RUNG_TRY(make_blocks(e));
+    RUNG_TRY(make_gradients(e));
     return make_workers(e);
 }
 
@@ -217,8 +255,10 @@ void rungi_engine_leave(rungi_engine *e)
         const rungi_replica *r = &e->replicas[e->device_of[i]];
         rung_stream_destroy(&e->streams[i]);
         rung_arena_destroy(&e->arenas[i]);
-        if (i != r->first && e->grads[i] && !adds_to_pair(e, i))
+        if (i != r->first && e->grads[i] && e->pairs[i])
             rung_device_free(r->device, e->grads[i]);
+        for (int k = 0; k < RUNGI_ENGINE_LEVELS; k++)
+            rung_device_free(r->device, e->levels[i][k]);
         rung_device_free(e->state->device, e->staged[i]);
     }
     for (int d = 0; d < e->devices; d++) {

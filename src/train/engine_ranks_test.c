@@ -645,11 +645,78 @@ static void synchronized_ranks_are_one_device(void **state)
         many.options.synchronize = true;
         many.options.exchange.overlap = variant & OVERLAP;
         many.options.recompute = variant & AGAIN ? RUNG_RECOMPUTE_AUTO : RUNG_RECOMPUTE_NONE;
+        many.options.exchange.servers = variant == 5 ? 2 : 0; // that add gradients
         int ranks = 2 + variant % 3;
         rungi_crew *crew = run_ranks(context, &many, ranks, worlds);
         for (int k = 0; k < 4; k++)
             assert_near(many.losses[0][k], one.losses[0][k], 1e-6 * one.losses[0][k]);
         assert_near_state(&worlds[0], &alone);
+        for (int r = 1; r < ranks; r++)
+            assert_same_state(&worlds[r], &worlds[0]);
+        drop_ranks(crew, worlds, ranks);
+        drop(&alone);
+    }
+    rung_context_destroy(&context);
+}
+
+enum { ROUNDS = 2 };
+
+// Samples of a batch in the order of the rounds in which `ranks` ranks compute them.
+static void order_by_rounds(int64_t count, int ranks, float *image, int64_t *label)
+{
+    int64_t at = 0;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int r = 0; r < ranks; r++) {
+            rungi_shard part = rungi_shard_of(count, ranks * ROUNDS, r * ROUNDS + round);
+            memcpy(image + at * PIXELS, images + part.begin * PIXELS,
+                   (size_t)part.count * PIXELS * sizeof *image);
+            memcpy(label + at, labels + part.begin, (size_t)part.count * sizeof *label);
+            at += part.count;
+        }
+}
+
+// Accumulated: a round normalizes by the samples of all ranks in it. So ranks equal one device that
+// has the same samples in each of its rounds, also where some have none in a round.
+static void synchronized_rounds_are_those_of_one_device(void **state)
+{
+    (void)state;
+    static float image[MOST * PIXELS];
+    static int64_t label[MOST];
+    static const int64_t counts[] = {16, 13, 3, 2};
+    rung_context *context;
+    assert_ok(rung_context_create(NULL, &context));
+    for (int variant = 0; variant < 4; variant++) {
+        int ranks = 2 + variant / 2;
+        job one = {.norm = true,
+                   .steps = 1,
+                   .counts = {16},
+                   .image = image,
+                   .label = label,
+                   .stop_rank = -1,
+                   .options.accumulate = ROUNDS};
+        job many = one;
+        world alone = {0}, worlds[4] = {0};
+        assert_ok(build(context, &one, 0, NULL, &alone));
+        many.image = images;
+        many.label = labels;
+        many.steps = 4;
+        memcpy(many.counts, counts, sizeof counts);
+        many.options.synchronize = true;
+        many.options.exchange.overlap = variant & 1;
+        rungi_crew *crew = run_ranks(context, &many, ranks, worlds);
+        for (int k = 0; k < 4; k++) {
+            order_by_rounds(counts[k], ranks, image, label);
+            one.counts[0] = counts[k];
+            assert_ok(train(&one, 0, 1, &alone));
+            assert_near(many.losses[0][k], one.losses[0][0], 1e-6 * one.losses[0][0]);
+        }
+        rung_state_entry x, y;
+        for (int64_t i = 0; i < alone.state->flat_size; i++)
+            assert_near(worlds[0].state->params[i], alone.state->params[i], 1e-6);
+        assert_true(rung_state_find(worlds[0].state, "bn1.running_var", &x));
+        assert_true(rung_state_find(alone.state, "bn1.running_var", &y));
+        for (int i = 0; i < 8; i++)
+            assert_near(((float *)x.data)[i], ((float *)y.data)[i], 2e-6);
         for (int r = 1; r < ranks; r++)
             assert_same_state(&worlds[r], &worlds[0]);
         drop_ranks(crew, worlds, ranks);
@@ -679,6 +746,21 @@ static void synchronized_ranks_are_exact(void **state)
     }
     drop_ranks(one, first, 4);
     drop_ranks(two, second, 4);
+    memset(first, 0, sizeof first);
+    memset(second, 0, sizeof second);
+    j.deep = false; // whose linear layers need two samples in each round
+    j.options.accumulate = 2;
+    one = run_ranks(context, &j, 4, first);
+    j.options.exchange.overlap = false;
+    two = run_ranks(context, &j, 4, second);
+    for (int r = 0; r < 4; r++) {
+        assert_same_state(&first[r], &first[0]);
+        assert_same_state(&second[r], &first[0]);
+    }
+    drop_ranks(one, first, 4);
+    drop_ranks(two, second, 4);
+    j.options.accumulate = 1;
+    j.deep = true;
     memcpy(spoiled, images, sizeof spoiled);
     spoiled[11 * PIXELS] = NAN; // of the third
     j.image = spoiled;
@@ -727,6 +809,7 @@ int main(void)
         cmocka_unit_test(a_late_rank_is_named),
         cmocka_unit_test(a_slow_link_is_named),
         cmocka_unit_test(synchronized_ranks_are_one_device),
+        cmocka_unit_test(synchronized_rounds_are_those_of_one_device),
         cmocka_unit_test(synchronized_ranks_are_exact),
         cmocka_unit_test(a_wrong_part_is_refused),
     };

@@ -53,18 +53,9 @@ rung_status rungi_engine_fetch(rungi_engine *e, int member, void *dst, const voi
 
 // ---- before forward ---------------------------------------------------------------------------
 
-rungi_shard rungi_engine_part_of(const rungi_engine *e, int64_t count, int device)
-{
-    const rungi_replica *r = &e->replicas[device];
-    int64_t begin = rungi_engine_part(e, count, r->first).begin;
-    rungi_shard last = rungi_engine_part(e, count, r->first + r->shards - 1);
-    return (rungi_shard){begin, last.begin + last.count - begin};
-}
-
-// That of the batch under way.
 static rungi_shard part_of(const rungi_engine *e, int device)
 {
-    return rungi_engine_part_of(e, e->whole, device);
+    return rungi_engine_device_part(e, e->whole, device);
 }
 
 static rung_status scatter_member(void *arg, int member)
@@ -106,7 +97,7 @@ rung_status rungi_engine_scatter(rungi_engine *e)
 
 const void *rungi_engine_input(const rungi_engine *e, int feed, int shard, size_t sample_bytes)
 {
-    int d = e->device_of[shard];
+    int d = e->device_of[shard % e->slots];
     int64_t begin = rungi_engine_part(e, e->whole, shard).begin;
     bool copied = d && e->options.replicas.copies;
     const char *data = copied ? e->replicas[d].inputs[feed] : e->batch->feeds[feed].data;
@@ -150,18 +141,7 @@ void rungi_engine_tell_idle(rungi_engine *e)
 
 // ---- after backward ---------------------------------------------------------------------------
 
-rung_status rungi_engine_finish_replicas(rungi_engine *e)
-{
-    rungi_instance *shards[RUNGI_MAX_SHARDS];
-    int count = 0;
-    bool first = e->options.replicas.first_statistics;
-    for (int s = 0; s < e->active && !(first && e->device_of[s]); s++)
-        shards[count++] = e->now[s]->instances[s];
-    return rungi_instances_finish(shards, count);
-}
-
-// A worker's part of the flat buffer: `index` of `workers`.
-static rungi_shard slice(const rungi_engine *e, int index, int workers)
+rungi_shard rungi_engine_slice(const rungi_engine *e, int index, int workers)
 {
     int64_t blocks = (e->state->flat_size + RUNGI_TREE_BLOCK - 1) / RUNGI_TREE_BLOCK;
     rungi_shard part = rungi_shard_of(blocks, workers, index);
@@ -169,16 +149,33 @@ static rungi_shard slice(const rungi_engine *e, int index, int workers)
     return (rungi_shard){begin, (end < e->state->flat_size ? end : e->state->flat_size) - begin};
 }
 
-// The blocks of a device, each added into its first shard.
+int rungi_engine_in_block(const rungi_engine *e, int round, int first)
+{
+    int count = 0;
+    while (count < e->blocks[first] && e->now[round * e->slots + first + count])
+        count++;
+    return count;
+}
+
+// Places of a round up to the last one that has a gradient.
+static int used_places(const rungi_engine *e)
+{
+    int count = e->slots;
+    while (!e->now[count - 1])
+        count--;
+    return count;
+}
+
+// The blocks of a device, each added into its first shard. (Those of several rounds have been.)
 static rung_status add_own(void *arg, int member)
 {
     rungi_engine *e = arg;
     const rungi_replica *r = &e->replicas[e->worker_device[member]];
-    rungi_shard part = slice(e, member - r->worker, r->workers);
-    for (int s = r->first; s < r->first + r->shards && s < e->active; s++) {
-        int left = e->active - s, size = e->blocks[s] < left ? e->blocks[s] : left;
-        if (size > 1)
-            rungi_tree_add(e->grads + s, size, part.begin, part.begin + part.count);
+    rungi_shard part = rungi_engine_slice(e, member - r->worker, r->workers);
+    for (int b = r->first; b < r->first + r->shards; b++) {
+        int count = e->blocks[b] ? rungi_engine_in_block(e, 0, b) : 0;
+        if (count > 1)
+            rungi_tree_add(e->grads + b, count, part.begin, part.begin + part.count);
     }
     return RUNG_OK;
 }
@@ -189,8 +186,8 @@ static rung_status stage(void *arg, int member)
     const rungi_replica *r = &e->replicas[e->worker_device[member]];
     if (!serves(e, member))
         return RUNG_OK;
-    for (int s = r->first; s < r->first + r->shards && s < e->active; s++)
-        if (e->blocks[s])
+    for (int s = r->first; s < r->first + r->shards; s++)
+        if (e->blocks[s] && e->now[s])
             RUNG_TRY(rungi_engine_send(e, member, 0, e->staged[s], e->grads[s],
                                        (uint64_t)e->state->flat_size * sizeof(float)));
     return RUNG_OK;
@@ -199,11 +196,12 @@ static rung_status stage(void *arg, int member)
 static rung_status add_blocks(void *arg, int member)
 {
     rungi_engine *e = arg;
-    rungi_shard part = slice(e, member, e->workers);
+    rungi_shard part = rungi_engine_slice(e, member, e->workers);
     float *grads[RUNGI_MAX_SHARDS];
-    for (int s = 0; s < e->active; s++)
+    int count = used_places(e);
+    for (int s = 0; s < count; s++)
         grads[s] = e->staged[s] ? e->staged[s] : e->grads[s];
-    rungi_tree_add_blocks(grads, e->blocks, e->active, part.begin, part.begin + part.count);
+    rungi_tree_add_blocks(grads, e->blocks, count, part.begin, part.begin + part.count);
     return RUNG_OK;
 }
 
@@ -215,9 +213,9 @@ static rung_status add_all(void *arg, int member)
     if (serves(e, member))
         RUNG_TRY(rungi_engine_fetch(e, member, r->state->buffers, e->state->buffers,
                                     (uint64_t)e->state->buffer_bytes));
-    if (e->options.replicas.copies)
+    if (e->options.replicas.copies || e->rounds > 1)
         return add_blocks(e, member);
-    rungi_shard part = slice(e, member, e->workers);
+    rungi_shard part = rungi_engine_slice(e, member, e->workers);
     rungi_tree_add(e->grads, e->active, part.begin, part.begin + part.count);
     return RUNG_OK;
 }
@@ -225,7 +223,7 @@ static rung_status add_all(void *arg, int member)
 rung_status rungi_engine_reduce(rungi_engine *e)
 {
     if (e->options.replicas.copies) {
-        if (e->options.exact)
+        if (e->options.exact && e->rounds == 1)
             RUNG_TRY(rungi_engine_together(e, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, add_own));
         RUNG_TRY(rungi_engine_together(e, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, stage));
     }

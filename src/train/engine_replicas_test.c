@@ -292,6 +292,68 @@ static void devices_do_not_show_under_exact(void **state)
         }
 }
 
+// The same of accumulated rounds; a round of one device with as many shards has been compared with
+// one large batch (engine_accumulate_test.c).
+static void rounds_on_devices_are_shards_too(void **state)
+{
+    (void)state;
+    static const double weights[] = {3, 1, 1};
+    for (int variant = 0; variant < 8; variant++) {
+        int devices = 2 + variant % 3;
+        kind k = {.devices = devices,
+                  .norm = true,
+                  .dropout = true,
+                  .device.threads = variant & 1 ? 2 : 1,
+                  .options = {.exact = true,
+                              .shards = devices == 3 ? 8 : 4,
+                              .accumulate = variant & 2 ? 4 : 2,
+                              .fuse = variant & 1,
+                              .replicas = {.parallel_criterion = variant & 2,
+                                           .copies = variant & 4,
+                                           .output_device = variant & 1}}};
+        if (devices == 3)
+            k.options.replicas.weights = weights;
+        compare_bits(&k);
+    }
+}
+
+// Fast mode: rounds on several devices give the gradient, the loss and the outputs of one batch on
+// one, for batches that divide, that do not, that leave devices or rounds empty, and by weights.
+static void rounds_on_devices_equal_one_batch(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {16, 13, 5, 3, 1};
+    static const double weights[] = {2, 1, 4};
+    for (int variant = 0; variant < 6; variant++) {
+        world one, many;
+        make(&one, &(kind){.devices = 1, .dropout = true});
+        make(&many, &(kind){.devices = 2 + variant % 3,
+                            .dropout = true,
+                            .options = {.accumulate = 2 + variant % 2,
+                                        .fuse = variant & 1,
+                                        .replicas = {.parallel_criterion = variant & 1,
+                                                     .copies = variant & 2,
+                                                     .weights = variant == 4 ? weights : NULL}}});
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            double loss, expected;
+            assert_ok(gradients(&one, counts[i], &expected));
+            assert_ok(gradients(&many, counts[i], &loss));
+            assert_near(loss, expected, 1e-6 * fabs(expected));
+            assert_true(expected == 0 || distance(&one, &many) < 2e-6);
+            if (variant & 1)
+                continue; // outputs stay on their devices
+            rung_view a, b;
+            assert_ok(rungi_engine_output(one.engine, "logits", &a));
+            assert_ok(rungi_engine_output(many.engine, "logits", &b));
+            assert_int_equal(b.shape.dim[0], counts[i]);
+            for (int64_t k = 0; k < counts[i] * CLASSES; k++)
+                assert_near(((float *)a.data)[k], ((float *)b.data)[k], 1e-5);
+        }
+        drop(&many);
+        drop(&one);
+    }
+}
+
 // ---- the loss ---------------------------------------------------------------------------------
 
 // Case C26: losses 1, 2, 3 | 4, 10 of samples are 4.0 of the batch, not 4.5, and the gradient is
@@ -340,19 +402,21 @@ static void a_loss_is_no_mean_of_means(void **state)
 // ---- statistics -------------------------------------------------------------------------------
 
 // Case C28: halves of a batch with means 0 and 10, running mean 0, momentum 0.1: 0.5 of all
-// devices, 0.0 of the first; the same on all of them, and in their evaluation.
+// devices, 0.0 of the first; the same on all of them, and in their evaluation. Rounds move them
+// once a step.
 static void statistics_follow_the_policy(void **state)
 {
     (void)state;
     static float halves[16 * PIXELS];
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 8; variant++) {
         bool first = variant & 1;
         world w;
         rung_state_entry weight, bias, mean;
         make(&w, &(kind){.devices = 2,
                          .norm = true,
-                         .options.replicas = {.first_statistics = first,
-                                              .parallel_criterion = variant & 2}});
+                         .options = {.accumulate = variant & 4 ? 4 : 1,
+                                     .replicas = {.first_statistics = first,
+                                                  .parallel_criterion = variant & 2}}});
         // A convolution that gives the mean of the three channels: a picture of 10 becomes 10.
         for (int i = 0; i < 16 * PIXELS; i++)
             halves[i] = i < 8 * PIXELS ? 0 : 10;
@@ -565,6 +629,8 @@ int main(void)
         cmocka_unit_test(weights_cut_a_batch),
         cmocka_unit_test(batches_that_do_not_divide),
         cmocka_unit_test(devices_do_not_show_under_exact),
+        cmocka_unit_test(rounds_on_devices_are_shards_too),
+        cmocka_unit_test(rounds_on_devices_equal_one_batch),
         cmocka_unit_test(a_loss_is_no_mean_of_means),
         cmocka_unit_test(statistics_follow_the_policy),
         cmocka_unit_test(accounts_tell_where_outputs_are),

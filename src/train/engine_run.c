@@ -34,13 +34,16 @@ rung_status rungi_engine_bind(rungi_engine *e, int round)
 {
     int begin = round * e->slots, end = rungi_engine_round_end(e, round);
     for (int s = begin; s < end; s++)
-        place(e, s);
+        if (e->now[s])
+            place(e, s);
     for (int f = 0; f < e->batch->n_feeds; f++) {
         const char *name = e->batch->feeds[f].input;
         RUNG_CHECK(rungi_input_of(e->graph, name), RUNG_NOT_FOUND, "the graph has no input '%s'",
                    name);
         int value = rungi_input_of(e->model, name);
         for (int s = begin; s < end && value; s++) {
+            if (!e->now[s])
+                continue;
             int tensor = e->now[s]->plan->value_tensor[value];
             size_t size = rungi_sample_bytes(e->model, value);
             if (tensor >= 0)
@@ -48,26 +51,24 @@ rung_status rungi_engine_bind(rungi_engine *e, int round)
                                     rungi_engine_input(e, f, s, size));
         }
     }
+    if (e->criterion)
+        rungi_criterion_bind(e, round);
     return RUNG_OK;
-}
-
-static int rounds_of(const rungi_engine *e)
-{
-    return (e->active + e->slots - 1) / e->slots;
 }
 
 // Loss divisors over the whole batch: its labels are there before the first round.
 static rung_status count_batch(rungi_engine *e)
 {
     memset(e->counts, 0, (e->graph->nodes.count + 1) * sizeof *e->counts);
-    for (int round = 0; round < rounds_of(e); round++) {
+    for (int round = 0; round < e->turns; round++) {
         if (e->rounds > 1)
             RUNG_TRY(rungi_engine_bind(e, round));
         for (int s = round * e->slots; s < rungi_engine_round_end(e, round); s++)
-            rungi_instance_count(rungi_engine_instance(e, s), e->counts);
+            if (e->now[s])
+                rungi_instance_count(rungi_engine_instance(e, s), e->counts);
+        if (e->criterion)
+            rungi_criterion_count(e, round);
     }
-    if (e->criterion)
-        rungi_criterion_count(e);
     e->stop = e->batch->stop;
     return e->exchange ? rungi_engine_share_counts(e) : RUNG_OK;
 }
@@ -157,7 +158,7 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(rungi_engine_phase(e, member, 1));
-        RUNG_TRY(overlaps(e) && s == e->active - 1
+        RUNG_TRY(overlaps(e) && s / e->slots == e->turns - 1
                      ? rungi_engine_backward_overlapped(e, instance)
                      : rungi_engine_run_steps(e, member, instance, plan->n_forward,
                                               (int)plan->steps.count));
@@ -199,7 +200,7 @@ static rung_status run_member(void *arg, int member)
 {
     rungi_engine *e = arg;
     for (int s = e->round * e->slots; s < rungi_engine_round_end(e, e->round); s++) {
-        if (e->worker_of[s % e->slots] != member)
+        if (!e->now[s] || e->worker_of[s % e->slots] != member)
             continue;
         int64_t began = rungi_engine_clock_now(e);
         RUNG_TRY(run_shard(e, member, s));
@@ -212,17 +213,21 @@ static rung_status run_member(void *arg, int member)
     return RUNG_OK;
 }
 
+// Under exact: the gradients of a round, each device's blocks apart.
 static rung_status add_member(void *arg, int member)
 {
     rungi_engine *e = arg;
-    int64_t size = e->state->flat_size, workers = e->workers;
-    int64_t unit = (size / workers + RUNGI_TREE_BLOCK - 1) / RUNGI_TREE_BLOCK * RUNGI_TREE_BLOCK;
-    int64_t begin = unit * member, end = member == workers - 1 ? size : unit * (member + 1);
-    int count = rungi_engine_round_end(e, e->round) - e->round * e->slots;
-    begin = begin < size ? begin : size;
-    end = end < size ? end : size;
-    rungi_tree_add_blocks(e->grads, e->blocks, count, begin, end);
-    rungi_tree_carry(e->grads[0], e->levels, e->round, e->round == rounds_of(e) - 1, begin, end);
+    const rungi_replica *r = &e->replicas[e->worker_device[member]];
+    rungi_shard part = rungi_engine_slice(e, member - r->worker, r->workers);
+    int64_t end = part.begin + part.count;
+    for (int b = r->first; b < r->first + r->shards; b++) {
+        int count = e->blocks[b] ? rungi_engine_in_block(e, e->round, b) : 0;
+        if (!count)
+            continue;
+        bool last = e->round == e->rounds - 1 || !rungi_engine_in_block(e, e->round + 1, b);
+        rungi_tree_add_blocks(e->grads + b, e->pairs + b, count, part.begin, end);
+        rungi_tree_carry(e->grads[b], e->levels[b], e->round, last, part.begin, end);
+    }
     return RUNG_OK;
 }
 
@@ -244,43 +249,57 @@ static void clear_gradients(rungi_engine *e)
 }
 
 // A round: its shards, and under exact the sum of their gradients.
-static rung_status run_round(rungi_engine *e)
+static rung_status run_round(rungi_engine *e, bool loss)
 {
+    bool idle = e->training && e->group.size && !e->now[e->round];
+    if (idle)
+        return rungi_engine_meet_idle(e, e->round, overlaps(e) && e->round == e->turns - 1);
     if (e->rounds > 1)
         RUNG_TRY(rungi_engine_bind(e, e->round));
     if (!e->team)
         return run_member(e, 0);
-    RUNG_TRY(rungi_engine_run_team(e, run_member));
-    bool add = e->training && e->devices == 1 && e->active > 1;
+    RUNG_TRY(e->criterion ? rungi_criterion_compute(e, loss)
+                          : rungi_engine_run_team(e, run_member));
+    // What several devices have of one round they add when they come together.
+    bool add =
+        e->training && e->options.exact && e->active > 1 && (e->devices == 1 || e->rounds > 1);
     return add ? rungi_team_run(e->team, add_member, e) : RUNG_OK;
 }
 
 static rung_status compute(rungi_engine *e, bool loss)
 {
-    if (!e->active) {
-        if (e->training)
-            clear_gradients(e);
-        if (e->training && e->group.size)
-            return rungi_engine_meet_idle(e, overlaps(e));
+    if (!e->active && e->training)
+        clear_gradients(e);
+    if (!e->active && !(e->training && e->group.size)) {
         for (int i = 0; e->training && overlaps(e) && i < rungi_exchange_buckets(e->exchange); i++)
             RUNG_TRY(rungi_exchange_start(e->exchange, i)); // in the order of the others' calls
         return RUNG_OK;
     }
-    if (e->criterion)
-        return rungi_criterion_compute(e, loss);
-    for (e->round = 0; e->round < rounds_of(e); e->round++)
-        RUNG_TRY(run_round(e));
+    for (e->round = 0; e->round < e->turns; e->round++)
+        RUNG_TRY(run_round(e, loss));
     return RUNG_OK;
+}
+
+// The losses of all shards in the tree's order, or that of the batch.
+static int collect_losses(const rungi_engine *e, double *losses)
+{
+    int count = 0;
+    if (e->criterion && !e->criterion->by_shard) {
+        losses[0] = e->losses[0];
+        return 1;
+    }
+    for (int i = 0; i < e->shards; i++)
+        if (e->now[e->of_leaf[i]])
+            losses[count++] = e->losses[e->of_leaf[i]];
+    return count;
 }
 
 // After backward of all own shards: running statistics, and gradients of other devices and ranks.
 static rung_status put_together(rungi_engine *e)
 {
-    if (e->devices > 1) {
-        RUNG_TRY(rungi_engine_finish_replicas(e));
-        return rungi_engine_reduce(e);
-    }
     RUNG_TRY(rungi_engine_finish_statistics(e));
+    if (e->devices > 1)
+        return rungi_engine_reduce(e);
     return e->exchange ? rungi_engine_share_gradients(e) : RUNG_OK;
 }
 
@@ -329,22 +348,17 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
         RUNG_TRY(before_forward(e, loss));
     RUNG_TRY(rungi_engine_reserve_outputs(e));
     RUNG_TRY(rungi_engine_bind(e, 0));
-    if (e->criterion && loss)
-        rungi_criterion_bind(e);
     begin_updates(e);
     if (loss)
         RUNG_TRY(count_batch(e));
-    if (training && e->devices == 1)
+    if (training)
         RUNG_TRY(rungi_engine_open_statistics(e));
     if (e->exchange) {
         e->began = rungi_engine_clock_now(e);
         rungi_exchange_step(e->exchange, (int64_t)e->batch->step, e->began);
     }
     RUNG_TRY(compute(e, loss));
-    int count = e->criterion ? e->criterion->count : e->active;
-    for (int s = 0; s < count; s++)
-        losses[s] = e->losses[s];
-    sum = rungi_engine_tree_sum(losses, count);
+    sum = rungi_engine_tree_sum(losses, collect_losses(e, losses));
     e->bad_rank = isfinite(sum) ? -1 : 0;
     if (loss && e->exchange)
         RUNG_TRY(rungi_engine_share_loss(e, &sum));

@@ -7,11 +7,19 @@
 #include "base/error.h"
 #include "train/engine_inside.h"
 
+// The own shard at place `shard` of all, where it has samples; -1: there is none.
+static int own_of(const rungi_engine *e, int shard)
+{
+    int place = shard - e->first;
+    bool own = place >= 0 && place < e->shards && e->now[e->of_leaf[place]];
+    return own ? e->of_leaf[place] : -1;
+}
+
 // A plan of shard `shard` of all: which one does not matter for what is kept.
 static rung_status plan_of(rungi_engine *e, int shard, rungi_shard_plan **out)
 {
-    int own = shard - e->first;
-    if (own >= 0 && own < e->active) {
+    int own = own_of(e, shard);
+    if (own >= 0) {
         *out = e->now[own];
         return RUNG_OK;
     }
@@ -48,8 +56,8 @@ rung_status rungi_engine_keep_statistics(rungi_engine *e, int s)
         return RUNG_OK;
     RUNG_CHECK(e->now[s]->plan->kept_bytes == e->room_bytes, RUNG_INTERNAL,
                "plans of shards keep different statistics");
-    memcpy(e->room + (size_t)(e->first + s) * e->room_bytes, rungi_engine_instance(e, s)->kept,
-           e->room_bytes);
+    memcpy(e->room + (size_t)(e->first + e->leaf[s]) * e->room_bytes,
+           rungi_engine_instance(e, s)->kept, e->room_bytes);
     return RUNG_OK;
 }
 
@@ -65,6 +73,15 @@ static rung_status find_remote(rungi_engine *e, int shard, rungi_instance **out)
     return RUNG_OK;
 }
 
+// Does the shard at that place of all have samples that count for the statistics?
+static bool counts(const rungi_engine *e, int shard)
+{
+    if (e->devices == 1)
+        return rungi_shard_of(e->whole, e->total, shard).count > 0;
+    int own = own_of(e, shard);
+    return own >= 0 && !(e->options.replicas.first_statistics && e->device_of[own % e->slots]);
+}
+
 rung_status rungi_engine_finish_statistics(rungi_engine *e)
 {
     rungi_instance *all[RUNGI_MAX_SHARDS];
@@ -74,12 +91,15 @@ rung_status rungi_engine_finish_statistics(rungi_engine *e)
             rungi_exchange_gather(e->exchange, e->total, e->room_bytes, (int64_t)e->batch->step));
     if (!e->room_bytes && (e->exchange || e->rounds > 1))
         return RUNG_OK;
-    for (; count < e->total && rungi_shard_of(e->whole, e->total, count).count; count++) {
-        int own = count - e->first;
-        if (e->rounds == 1 && own >= 0 && own < e->shards)
+    for (int i = 0; i < e->total; i++) {
+        int own = own_of(e, i);
+        if (!counts(e, i))
+            continue;
+        if (e->rounds == 1 && own >= 0)
             all[count] = e->now[own]->instances[own];
         else
-            RUNG_TRY(find_remote(e, count, &all[count]));
+            RUNG_TRY(find_remote(e, i, &all[count]));
+        count++;
     }
     return rungi_instances_finish(all, count);
 }

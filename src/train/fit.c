@@ -120,7 +120,7 @@ static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
     for (int i = 0; i < p.count; i++)
         for (int k = 0; k < c->slots; k++)
             sum += p.of[i].used[k] ? bytes : 0;
-    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)shards : 0);
+    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)c->total : 0);
 }
 
 static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
@@ -148,13 +148,15 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
                               rung_fit_row *row, rung_plan **plan_out)
 {
     int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
-    bool micro = s->stages && s->stages->micro > 1; // has gradients of its own, to be added
+    // Stages have more micro-batches instead of rounds.
+    int micro = s->stages ? s->stages->micro * what->rounds : 0;
+    bool apart = micro > 1; // gradients of micro-batches, to be added
     int64_t epoch = s->train_source ? s->train_source->count : batch;
     cut c = {.engine = s->engine,
              .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
-             .rounds = what->rounds,
+             .rounds = s->stages ? 1 : what->rounds,
              .slots = rungi_session_own_shards(s),
-             .total = s->stages ? s->stages->micro : rungi_session_shards(s) * what->rounds,
+             .total = s->stages ? micro : rungi_session_shards(s) * what->rounds,
              .exact = s->c->exact};
     for (int k = 0; k < c.slots; k++)
         c.stored += !c.exact || !rungi_engine_adds(s->engine, k);
@@ -171,7 +173,7 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
     if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER)
         status = arena_of(s, false, most, what, false, &arena);
     uint64_t adding = arena; // of a worker some of whose shards add
-    if (status == RUNG_OK && (c.exact ? c.stored < c.slots : what->rounds > 1))
+    if (status == RUNG_OK && (c.exact ? c.stored < c.slots : c.rounds > 1))
         status = arena_of(s, true, most, what, true, &adding);
     if (status != RUNG_OK) {
         rung_plan_destroy(&plan);
@@ -183,8 +185,8 @@ rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi
     rung_plan_recomputed(plan, &again, &row->extra);
     row->weights = flat;
     row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    row->gradients =
-        flat * (uint64_t)(c.stored + micro + (c.exact ? rungi_tree_levels(what->rounds) : 0));
+    int levels = c.exact ? rungi_tree_levels(what->rounds) * rungi_tree_branches(c.slots) : 0;
+    row->gradients = flat * (uint64_t)(c.stored + apart + levels);
     row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
     row->workspace = workers * m.peak_workspace;
     row->activations = (workers - adders) * arena + adders * adding - row->workspace;
@@ -220,10 +222,6 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
                        ? row->batch
                        : RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine);
     bool fits = row->fits;
-    if (f->s->stages || rungi_train_devices(f->s->c) > 1) { // which do not accumulate
-        row->accumulate = fits;
-        return RUNG_OK;
-    }
     for (int64_t rounds = rungi_engine_rounds(f->s->engine); rounds <= most; rounds *= 2) {
         rung_fit_row with = *row;
         rung_plan *plan;

@@ -14,8 +14,8 @@ const rungi_option rungi_gradients_options[] = {
          "as Lightning's accumulate_grad_batches: a step is on that many times more samples, "
          "with the memory for activations of one batch. The result is that of one large batch, "
          "but for batch normalization, whose statistics are those of each small one. A last "
-         "group that is not full makes a smaller step; data.drop_last leaves it out. With exact "
-         "a power of two."},
+         "group that is not full makes a smaller step; data.drop_last leaves it out. With "
+         "train.strategy pipeline as many times more micro-batches. With exact a power of two."},
     {.key = "train.log_layers",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_gradients_config, log_layers),

@@ -16,9 +16,12 @@ static rung_status make(rungi_pipeline *p)
     p->stage = rungi_comm_rank(p->o.comm);
     p->stages = rungi_comm_size(p->o.comm);
     p->slots = rungi_pipeline_in_flight(p->o.schedule, p->stage, p->stages, p->o.micro);
+    p->total = p->o.micro * p->e->options.accumulate;
+    p->actions = calloc(2 * (size_t)p->total, sizeof *p->actions);
     p->gathered = calloc(named + 1, sizeof *p->gathered);
     p->gathered_bytes = calloc(named + 1, sizeof *p->gathered_bytes);
-    RUNG_CHECK(p->gathered && p->gathered_bytes, RUNG_NO_MEMORY, "no memory for a pipeline");
+    RUNG_CHECK(p->gathered && p->gathered_bytes && p->actions, RUNG_NO_MEMORY,
+               "no memory for a pipeline");
     for (int i = 0; i < RUNGI_PIPELINE_MICRO; i++) {
         p->slot[i].received_for = -1;
         p->slot[i].receives = calloc((size_t)part->n_in + 1, sizeof *p->slot[i].receives);
@@ -29,7 +32,7 @@ static rung_status make(rungi_pipeline *p)
         p->seed_calls[i] = calloc((size_t)part->n_out + 1, sizeof *p->seed_calls[i]);
         RUNG_CHECK(p->seed_calls[i], RUNG_NO_MEMORY, "no memory for a pipeline");
     }
-    if (p->o.micro > 1 && p->e->state->flat_size) {
+    if (p->total > 1 && p->e->state->flat_size) {
         uint64_t bytes = (uint64_t)p->e->state->flat_size * sizeof(float);
         RUNG_TRY(
             rung_device_alloc(device, bytes, "gradients of a micro-batch", (void **)&p->scratch));
@@ -67,6 +70,8 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
         rungi_stage_plan *x = p->entries.data[i];
         for (int s = 1; s < RUNGI_PIPELINE_MICRO; s++)
             rungi_instance_destroy(&x->instances[s]);
+        for (int m = 0; m < RUNGI_MAX_SHARDS; m++)
+            rungi_instance_destroy(&x->remote[m]);
         rung_plan_destroy(&x->plan);
         free(x);
     }
@@ -86,6 +91,8 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
     free(p->gathered);
     free(p->gathered_bytes);
     rung_device_free(device, p->scratch);
+    rung_device_free(device, p->kept);
+    free(p->actions);
     free(p);
     *pipeline = NULL;
 }
@@ -153,7 +160,7 @@ static uint64_t crossing_bytes(const rungi_pipeline *p, const rungi_crossing *li
     uint64_t sum = 0;
     for (int i = 0; i < n; i++)
         if (!gradients || list[i].gradient)
-            sum += rungi_crossing_bytes(p->e->graph, &list[i], count);
+            sum += rungi_pipeline_bytes(p, &list[i], count);
     return sum;
 }
 
@@ -204,7 +211,8 @@ rung_status rungi_pipeline_prepare(rungi_pipeline *p, bool training, bool loss, 
     p->training = training;
     p->loss = loss;
     p->e->whole = count;
-    p->active = count < p->o.micro ? (int)count : p->o.micro;
+    int most = training ? p->total : p->o.micro;
+    p->active = count < most ? (int)count : most;
     // Evaluation needs one, and another one to go on while values are sent.
     p->used = training || p->slots == 1 ? p->slots : 2;
     p->used = p->used < p->active ? p->used : p->active;

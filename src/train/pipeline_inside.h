@@ -11,6 +11,7 @@ typedef struct rungi_stage_plan {
     int64_t count;
     rung_plan *plan;
     rungi_instance *instances[RUNGI_PIPELINE_MICRO]; // [0] is the plan's own
+    rungi_instance *remote[RUNGI_MAX_SHARDS];        // stand for rounds: see pipeline_statistics.c
 } rungi_stage_plan;
 
 // What a micro-batch in flight has to itself. Micro-batch m is in slot m % slots.
@@ -37,7 +38,11 @@ struct rungi_pipeline {
     rungi_engine *e; // its graph and state are the stage's
     rungi_pipeline_options o;
     int stage, stages;
-    int slots; // of training
+    int slots;                      // of training
+    int total;                      // micro-batches of a training batch, of all rounds
+    rungi_pipeline_action *actions; // 2 * total
+    char *kept;                     // statistics of the rounds, side by side
+    size_t kept_bytes;
     rungi_stage_slot slot[RUNGI_PIPELINE_MICRO];
     RUNGI_ARRAY(rungi_stage_plan *) entries;
     float *scratch; // gradients of a micro-batch that are to be added; NULL: there is one
@@ -79,9 +84,19 @@ static inline rungi_shard rungi_pipeline_micro(const rungi_pipeline *p, int micr
 {
     return rungi_shard_of(p->e->whole, p->active, micro);
 }
+// Bytes of what crosses a cut, of a micro-batch of `count`.
+static inline uint64_t rungi_pipeline_bytes(const rungi_pipeline *p, const rungi_crossing *crossing,
+                                            int64_t count)
+{
+    return rungi_crossing_bytes(p->e->graph, crossing, count, p->e->options.precision);
+}
 
 // pipeline_run.c: a call of the engine. e->batch, e->whole and e->training are set.
 rung_status rungi_pipeline_run(rungi_pipeline *p, bool loss, double *loss_out);
+
+// pipeline_statistics.c: running statistics, after forward of a micro-batch, and after all.
+rung_status rungi_pipeline_keep_statistics(rungi_pipeline *p, int micro);
+rung_status rungi_pipeline_finish_statistics(rungi_pipeline *p);
 
 // pipeline_move.c: values and gradients at the cuts.
 // Receives that can be posted: of the next micro-batch's inputs, of the next gradients.

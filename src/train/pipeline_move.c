@@ -63,7 +63,7 @@ rung_status rungi_pipeline_send_outputs(rungi_pipeline *p, int micro)
     for (int i = 0; i < part->n_out; i++) {
         int tensor = s->now->plan->value_tensor[part->out[i].part];
         RUNG_TRY(send(p, micro % p->used, s->instance->ptr[tensor],
-                      rungi_crossing_bytes(p->e->graph, &part->out[i], s->now->count), false));
+                      rungi_pipeline_bytes(p, &part->out[i], s->now->count), false));
     }
     return RUNG_OK;
 }
@@ -79,7 +79,7 @@ rung_status rungi_pipeline_send_gradients(rungi_pipeline *p, int micro)
         RUNG_CHECK(tensor >= 0, RUNG_INTERNAL, "%s: no gradient goes back across the cut",
                    part->in[i].name);
         RUNG_TRY(send(p, micro % p->used, s->instance->ptr[tensor],
-                      rungi_crossing_bytes(p->e->graph, &part->in[i], s->now->count), true));
+                      rungi_pipeline_bytes(p, &part->in[i], s->now->count), true));
     }
     return RUNG_OK;
 }
@@ -91,7 +91,7 @@ static rung_status post(rungi_pipeline *p, const rungi_crossing *list, int n, bo
                         int64_t count, char *data, rungi_comm_call **calls)
 {
     for (int i = 0; i < n; i++) {
-        uint64_t bytes = rungi_crossing_bytes(p->e->graph, &list[i], count);
+        uint64_t bytes = rungi_pipeline_bytes(p, &list[i], count);
         if (gradients && !list[i].gradient)
             continue;
         RUNG_TRY(rungi_comm_start_receive(p->o.comm, data, bytes,
@@ -151,7 +151,7 @@ static rung_status take(rungi_pipeline *p, const rungi_crossing *list, int n, bo
                                : s->now->plan->value_tensor[list[i].part];
         if (tensor >= 0)
             rungi_instance_bind(s->instance, tensor, data);
-        data += rungi_crossing_bytes(p->e->graph, &list[i], s->now->count);
+        data += rungi_pipeline_bytes(p, &list[i], s->now->count);
     }
     return RUNG_OK;
 }

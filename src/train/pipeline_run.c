@@ -7,6 +7,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "ops/element.h"
 #include "train/pipeline_inside.h"
 
 static int64_t now(const rungi_pipeline *p)
@@ -124,8 +125,10 @@ static rung_status gather(rungi_pipeline *p, const rungi_stage_slot *s, int micr
             p->gathered_bytes[i] = bytes;
         }
         rungi_shard part = rungi_pipeline_micro(p, micro);
-        memcpy(p->gathered[i] + (size_t)part.begin * sample_bytes(v), s->instance->ptr[tensor],
-               (size_t)part.count * sample_bytes(v));
+        // What crosses the cut as well may be of 16 bits.
+        rung_convert(v->dtype, p->gathered[i] + (size_t)part.begin * sample_bytes(v),
+                     s->now->plan->tensors.data[tensor].operand.dtype, s->instance->ptr[tensor],
+                     part.count * (int64_t)(sample_bytes(v) / rung_dtype_size(v->dtype)), NULL);
     }
     return RUNG_OK;
 }
@@ -146,6 +149,8 @@ static rung_status begin_forward(rungi_pipeline *p, int micro, rungi_stage_slot 
     rt->step = e->batch->step;
     rt->sample_offset = rungi_pipeline_micro(p, micro).begin;
     rt->normalizer = p->loss ? e->counts : NULL;
+    rungi_instance_set_loss_scale(s->instance,
+                                  e->batch->loss_scale > 0 ? (float)e->batch->loss_scale : 1);
     *slot_out = s;
     return RUNG_OK;
 }
@@ -156,7 +161,7 @@ static rung_status forward(rungi_pipeline *p, int micro)
     RUNG_TRY(begin_forward(p, micro, &s));
     RUNG_TRY(run_steps(p, s->instance, false));
     if (p->training)
-        RUNG_TRY(rungi_instances_finish(&s->instance, 1));
+        RUNG_TRY(rungi_pipeline_keep_statistics(p, micro));
     RUNG_TRY(rungi_pipeline_send_outputs(p, micro));
     read_loss(p, s, micro);
     p->forwards++;
@@ -199,15 +204,16 @@ static rung_status backward(rungi_pipeline *p, int micro)
 
 static rung_status run_schedule(rungi_pipeline *p)
 {
-    rungi_pipeline_action actions[2 * RUNGI_PIPELINE_MICRO];
+    const rungi_pipeline_action *a = p->actions;
     rungi_pipeline_actions(p->training ? p->o.schedule : RUNGI_PIPELINE_GPIPE, p->stage, p->stages,
-                           p->active, actions);
+                           p->o.micro, p->active, p->actions);
     int count = p->training ? 2 * p->active : p->active; // forward passes come first
     for (int i = 0; i < count; i++) {
         RUNG_TRY(rungi_pipeline_prefetch(p));
-        RUNG_TRY(actions[i].backward ? backward(p, actions[i].micro)
-                                     : forward(p, actions[i].micro));
+        RUNG_TRY(a[i].backward ? backward(p, a[i].micro) : forward(p, a[i].micro));
     }
+    if (p->training)
+        RUNG_TRY(rungi_pipeline_finish_statistics(p));
     RUNG_TRY(rungi_pipeline_finish_sends(p, -1, false));
     return rungi_pipeline_finish_sends(p, -1, true);
 }
@@ -235,7 +241,8 @@ static void add_times(rungi_pipeline *p, const double (*all)[NUMBERS])
     double wall = 0;
     p->times.steps++;
     p->times.stages = p->stages;
-    p->times.micro = p->o.micro;
+    p->times.micro = p->total;
+    p->times.most = p->o.micro;
     for (int r = 0; r < p->stages; r++) {
         p->times.busy[r] += all[r][BUSY];
         wall = fmax(wall, all[r][WALL]);
@@ -266,11 +273,11 @@ static rung_status share_end(rungi_pipeline *p, int64_t took, double *loss)
     return RUNG_OK;
 }
 
-static bool all_finite(const void *data, uint64_t bytes)
+static bool all_finite(const rungi_operand *o, const void *data)
 {
-    const float *x = data;
-    for (uint64_t i = 0; i < bytes / sizeof *x; i++)
-        if (!isfinite(x[i]))
+    int64_t count = rung_dtype_is_float(o->dtype) ? rungi_operand_count(o) : 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(rungi_get(o->dtype, data, i)))
             return false;
     return true;
 }
@@ -280,11 +287,8 @@ static bool at_fault(const rungi_pipeline *p, const rungi_stage_slot *s)
 {
     const rungi_part *part = p->o.part;
     for (int i = 0; i < part->n_out; i++) {
-        const rungi_value *v = &p->e->graph->values.data[part->out[i].part];
         int tensor = s->now->plan->value_tensor[part->out[i].part];
-        if (v->dtype == RUNG_F32 &&
-            !all_finite(s->instance->ptr[tensor],
-                        rungi_crossing_bytes(p->e->graph, &part->out[i], s->now->count)))
+        if (!all_finite(&s->now->plan->tensors.data[tensor].operand, s->instance->ptr[tensor]))
             return true;
     }
     return p->e->graph->loss != 0;

@@ -13,18 +13,32 @@ int rungi_pipeline_in_flight(rungi_pipeline_schedule schedule, int stage, int st
     return schedule == RUNGI_PIPELINE_1F1B && deep < micro ? deep : micro;
 }
 
-void rungi_pipeline_actions(rungi_pipeline_schedule schedule, int stage, int stages, int micro,
-                            rungi_pipeline_action *out)
+static int least(int a, int b)
 {
-    // Forward passes before the first backward: all, or what fills the stages behind this one.
-    int ahead = rungi_pipeline_in_flight(schedule, stage, stages, micro);
+    return a < b ? a : b;
+}
+
+// Micro-batches that a schedule goes through before it begins anew.
+static int group_of(rungi_pipeline_schedule schedule, int most, int micro)
+{
+    return schedule == RUNGI_PIPELINE_1F1B ? micro : most;
+}
+
+void rungi_pipeline_actions(rungi_pipeline_schedule schedule, int stage, int stages, int most,
+                            int micro, rungi_pipeline_action *out)
+{
     int forward = 0, backward = 0, n = 0;
-    while (forward < ahead)
-        out[n++] = (rungi_pipeline_action){false, forward++};
     while (backward < micro) {
-        out[n++] = (rungi_pipeline_action){true, backward++};
-        if (forward < micro)
+        int left = least(micro - backward, group_of(schedule, most, micro)), end = backward + left;
+        // Forward passes before the first backward: all, or what fills the stages behind this one.
+        int ahead = rungi_pipeline_in_flight(schedule, stage, stages, least(most, left));
+        while (forward < backward + ahead)
             out[n++] = (rungi_pipeline_action){false, forward++};
+        while (backward < end) {
+            out[n++] = (rungi_pipeline_action){true, backward++};
+            if (forward < end)
+                out[n++] = (rungi_pipeline_action){false, forward++};
+        }
     }
 }
 
@@ -44,7 +58,7 @@ static double ready(const clockwork *c, int stage, int stages, rungi_pipeline_ac
     return stage > 0 ? c->forward[stage - 1][a.micro] : 0;
 }
 
-double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int micro,
+double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int most, int micro,
                                const double *forward, const double *backward)
 {
     clockwork c = {0};
@@ -55,7 +69,7 @@ double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int
     for (int left = 2 * stages * micro; left > 0;)
         for (int s = 0; s < stages; s++) {
             rungi_pipeline_action actions[2 * RUNGI_PIPELINE_MICRO];
-            rungi_pipeline_actions(schedule, s, stages, micro, actions);
+            rungi_pipeline_actions(schedule, s, stages, most, micro, actions);
             while (c.next[s] < 2 * micro) {
                 rungi_pipeline_action a = actions[c.next[s]];
                 double from = ready(&c, s, stages, a);
@@ -72,7 +86,11 @@ double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int
     return end;
 }
 
-double rungi_pipeline_bubble(int stages, int micro)
+double rungi_pipeline_bubble(rungi_pipeline_schedule schedule, int stages, int most, int micro)
 {
-    return (double)(stages - 1) / (double)(micro + stages - 1);
+    double equal[RUNGI_PIPELINE_STAGES];
+    for (int s = 0; s < stages; s++)
+        equal[s] = 1;
+    micro = least(micro, RUNGI_PIPELINE_MICRO);
+    return 1 - 2 * micro / rungi_pipeline_makespan(schedule, stages, most, micro, equal, equal);
 }

@@ -23,20 +23,24 @@ typedef struct rungi_pipeline_action {
     int micro;
 } rungi_pipeline_action;
 
-// What stage `stage` does, in order: writes 2 * micro actions.
-void rungi_pipeline_actions(rungi_pipeline_schedule schedule, int stage, int stages, int micro,
-                            rungi_pipeline_action *actions_out);
+// What stage `stage` does, in order: writes 2 * micro actions. `most`: micro-batches that a stage
+// may hold, as many as a batch has without accumulation; with more of them none and gpipe go on in
+// groups of as many, 1f1b goes on as it does.
+void rungi_pipeline_actions(rungi_pipeline_schedule schedule, int stage, int stages, int most,
+                            int micro, rungi_pipeline_action *actions_out);
 
-// Micro-batches between their forward and the end of their backward, at most.
+// Micro-batches between their forward and the end of their backward, at most, of `micro`, or of any
+// number of groups of as many.
 int rungi_pipeline_in_flight(rungi_pipeline_schedule schedule, int stage, int stages, int micro);
 
 // How long the schedule takes when stage s needs forward[s] and backward[s] for a micro-batch and
-// nothing is lost in between.
-double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int micro,
+// nothing is lost in between. micro: at most RUNGI_PIPELINE_MICRO.
+double rungi_pipeline_makespan(rungi_pipeline_schedule schedule, int stages, int most, int micro,
                                const double *forward, const double *backward);
 
-// The share of the time that equal stages idle: (stages - 1) / (micro + stages - 1).
-double rungi_pipeline_bubble(int stages, int micro);
+// The share of the time that equal stages idle: (stages - 1) / (micro + stages - 1) where one group
+// has them all. Of more than RUNGI_PIPELINE_MICRO so many are looked at.
+double rungi_pipeline_bubble(rungi_pipeline_schedule schedule, int stages, int most, int micro);
 
 const char *rungi_pipeline_schedule_name(rungi_pipeline_schedule schedule);
 

@@ -80,7 +80,7 @@ static int first_reader(const rung_graph *g, int value)
 static rung_status read_params(survey *s)
 {
     // Gradients, and a second buffer where those of several micro-batches are added.
-    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1);
+    uint64_t copies = 2 + (uint64_t)s->o->optimizer_states + (s->o->micro > 1 || s->o->rounds > 1);
     for (int i = 1; i < (int)s->g->values.count; i++) {
         const rungi_value *v = &s->g->values.data[i];
         int64_t count;
@@ -100,7 +100,7 @@ typedef struct crossing_sum {
     uint64_t bytes;
 } crossing_sum;
 
-static void add_crossing(void *user, int value, bool gradient)
+static void add_crossing(void *user, int value, bool gradient, bool low)
 {
     (void)gradient;
     crossing_sum *sum = user;
@@ -108,7 +108,9 @@ static void add_crossing(void *user, int value, bool gradient)
     const rungi_value *v = &g->values.data[value];
     int64_t symbols[RUNGI_MAX_SYMBOLS] = {sum->s->o->plan.batch};
     rung_shape shape = rungi_shape_resolve(g, &v->shape, symbols);
-    sum->bytes += (uint64_t)rungi_shape_size(&shape) * rung_dtype_size(v->dtype);
+    rung_dtype precision = sum->s->o->plan.precision;
+    sum->bytes += (uint64_t)rungi_shape_size(&shape) *
+                  rung_dtype_size(low && precision != RUNG_F32 ? precision : v->dtype);
 }
 
 static rung_status read_cuts(survey *s)

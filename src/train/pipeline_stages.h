@@ -17,6 +17,7 @@
 
 typedef struct rungi_stages_options {
     int stages, micro; // micro: micro-batches of a batch
+    int rounds;        // batches whose gradients are added; 0: 1
     rungi_pipeline_schedule schedule;
     const char *const *split;  // stages - 1 layers (or modules, or patterns) that begin a stage;
                                // NULL: balanced

@@ -37,7 +37,8 @@ typedef struct world {
 
 typedef struct job {
     rungi_pipeline_schedule schedule;
-    int micro;
+    int micro, rounds; // rounds 0: 1
+    rung_dtype precision;
     bool norm, dropout;
     bool spoil; // the input of the third sample is not a number
     world *worlds;
@@ -80,21 +81,26 @@ static void build_graph(rung_graph *g, const job *j)
 static rung_status make_part(const job *j, int rank, int ranks, world *w)
 {
     rungi_stage_info stages[RANKS];
-    const rungi_stages_options o = {
-        .stages = ranks,
-        .micro = j->micro,
-        .schedule = j->schedule,
-        .plan = {
-            .batch = 4, .training = true, .gradients = true, .threads = 1, .kernels = kernels}};
+    const rungi_stages_options o = {.stages = ranks,
+                                    .micro = j->micro,
+                                    .rounds = j->rounds,
+                                    .schedule = j->schedule,
+                                    .plan = {.batch = 4,
+                                             .training = true,
+                                             .gradients = true,
+                                             .threads = 1,
+                                             .kernels = kernels,
+                                             .precision = j->precision}};
     RUNG_TRY(rungi_stages_choose(w->whole, w->device, &o, stages));
-    return rungi_part_create(w->whole, stages[rank].begin, stages[rank].end, &w->part);
+    return rungi_part_create(w->whole, stages[rank].begin, stages[rank].end, true, &w->part);
 }
 
 static rung_status build(rung_context *context, const job *j, rungi_comm *comm, world *w)
 {
     char name[16];
     int rank = comm ? rungi_comm_rank(comm) : 0;
-    rungi_engine_options options = {.kernels = kernels};
+    rungi_engine_options options = {
+        .kernels = kernels, .accumulate = j->rounds, .precision = j->precision};
     snprintf(name, sizeof name, "cpu:%d", rank);
     RUNG_TRY(rung_device_create(context, name, &(rung_device_options){.threads = 1}, &w->device));
     RUNG_TRY(rung_graph_create(context, &w->whole));
@@ -216,14 +222,10 @@ static bool same_bits(const world *alone, const world *worlds, int ranks)
     return true;
 }
 
-// As a whole, batches give the same bits on any number of stages: weights, running statistics,
-// losses.
-static void one_micro_batch_gives_the_same_bits(void **state)
+static void compare_bits(job one)
 {
-    (void)state;
     rung_context *context;
     assert_ok(rung_context_create(NULL, &context));
-    job one = {.micro = 1, .norm = true, .dropout = true};
     world alone = {0};
     run_alone(context, &one, &alone);
     for (int ranks = 2; ranks <= RANKS; ranks++) {
@@ -242,8 +244,23 @@ static void one_micro_batch_gives_the_same_bits(void **state)
     rung_context_destroy(&context);
 }
 
+// As a whole, batches give the same bits on any number of stages: weights, running statistics,
+// losses; also accumulated ones, and in 16 bits, which cross the cuts as they are.
+static void one_micro_batch_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const rung_dtype precisions[] = {RUNG_F32, RUNG_BF16, RUNG_F16};
+    for (int p = 0; p < 3; p++)
+        for (int rounds = 1; rounds <= 4; rounds += 3)
+            compare_bits((job){.micro = 1,
+                               .rounds = rounds,
+                               .precision = precisions[p],
+                               .norm = true,
+                               .dropout = true});
+}
+
 // Micro-batches: the gradients of the whole batch but for rounding, with labels that do not count,
-// dropout and batches that do not divide; and the same bits in both schedules.
+// dropout, batches that do not divide, and accumulation; and the same bits in both schedules.
 static void micro_batches_add_up(void **state)
 {
     (void)state;
@@ -259,6 +276,7 @@ static void micro_batches_add_up(void **state)
             for (int k = 0; k < 2; k++) {
                 job many = one;
                 many.micro = micro;
+                many.rounds = ranks == 3 ? 2 : 1;
                 many.schedule = k ? RUNGI_PIPELINE_1F1B : RUNGI_PIPELINE_GPIPE;
                 crews[k] = run_stages(context, &many, ranks, worlds[k]);
                 assert_true(difference(&alone, worlds[k], ranks) < 2e-6);
@@ -275,14 +293,15 @@ static void micro_batches_add_up(void **state)
     rung_context_destroy(&context);
 }
 
-// Batch normalization sees micro-batches: both schedules, and any number of stages, agree.
+// Batch normalization sees micro-batches: both schedules, any number of stages, and accumulated
+// batches of fewer, agree.
 static void running_statistics_follow_micro_batches(void **state)
 {
     (void)state;
     rung_context *context;
     assert_ok(rung_context_create(NULL, &context));
     world first[RANKS] = {0}, second[RANKS] = {0};
-    job a = {.micro = 4, .norm = true, .schedule = RUNGI_PIPELINE_GPIPE};
+    job a = {.micro = 2, .rounds = 2, .norm = true, .schedule = RUNGI_PIPELINE_GPIPE};
     job b = {.micro = 4, .norm = true, .schedule = RUNGI_PIPELINE_1F1B};
     rungi_crew *one = run_stages(context, &a, 2, first);
     rungi_crew *two = run_stages(context, &b, 3, second);
@@ -303,35 +322,37 @@ static void running_statistics_follow_micro_batches(void **state)
 
 // Micro-batches whose activations the account of a stage's device has room for.
 static uint64_t held_by(rung_context *context, rungi_pipeline_schedule schedule, int micro,
-                        int ranks, int rank)
+                        int rounds, int ranks, int rank)
 {
     world worlds[RANKS] = {0};
-    job j = {.micro = micro, .schedule = schedule};
+    job j = {.micro = micro, .rounds = rounds, .schedule = schedule};
     rungi_crew *crew = run_stages(context, &j, ranks, worlds);
     const world *w = &worlds[rank];
-    int64_t largest = counts[0] / micro;
+    int64_t largest = counts[0] / micro / rounds;
     // What is held besides: parameters, gradients twice, two gradients at the cut behind.
     uint64_t others = 3 * (uint64_t)w->state->flat_size * sizeof(float), each;
     for (int i = 0; i < w->part.n_out; i++)
-        others += 2 * rungi_crossing_bytes(w->part.graph, &w->part.out[i], largest);
+        others += 2 * rungi_crossing_bytes(w->part.graph, &w->part.out[i], largest, RUNG_F32);
     each = rung_plan_memory_use(rungi_engine_training_plan(w->engine)).arena;
     for (int i = 0; i < w->part.n_in; i++)
-        each += rungi_crossing_bytes(w->part.graph, &w->part.in[i], largest);
+        each += rungi_crossing_bytes(w->part.graph, &w->part.in[i], largest, RUNG_F32);
     uint64_t held = (rung_device_memory(w->device).live - others) / each;
     drop_stages(crew, worlds, ranks);
     return held;
 }
 
-// 1F1B holds as many micro-batches as there are stages from a stage on, GPipe all of them: in the
-// devices' accounts.
+// 1F1B holds as many micro-batches as there are stages from a stage on, GPipe all of them, and both
+// no more of accumulated batches than of one: in the devices' accounts.
 static void memory_follows_the_schedule(void **state)
 {
     (void)state;
     rung_context *context;
     assert_ok(rung_context_create(NULL, &context));
-    assert_int_equal(held_by(context, RUNGI_PIPELINE_GPIPE, 8, 3, 1), 8);
-    assert_int_equal(held_by(context, RUNGI_PIPELINE_1F1B, 8, 3, 1), 2);
-    assert_int_equal(held_by(context, RUNGI_PIPELINE_1F1B, 8, 3, 0), 3);
+    assert_int_equal(held_by(context, RUNGI_PIPELINE_GPIPE, 8, 1, 3, 1), 8);
+    assert_int_equal(held_by(context, RUNGI_PIPELINE_1F1B, 8, 1, 3, 1), 2);
+    assert_int_equal(held_by(context, RUNGI_PIPELINE_1F1B, 8, 1, 3, 0), 3);
+    assert_int_equal(held_by(context, RUNGI_PIPELINE_GPIPE, 4, 4, 3, 1), 4);
+    assert_int_equal(held_by(context, RUNGI_PIPELINE_1F1B, 2, 4, 3, 0), 2);
     rung_context_destroy(&context);
 }
 

@@ -18,8 +18,10 @@ static uint64_t beside_arenas(const rungi_session *s)
     uint64_t buffers = (uint64_t)s->state->buffer_bytes;
     uint64_t shards = (uint64_t)rungi_session_own_shards(s);
     uint64_t rounds = (uint64_t)s->c->gradients.accumulate;
-    uint64_t levels = s->c->exact ? (uint64_t)rungi_tree_levels((int)rounds) : 0;
-    if (s->stages && s->stages->micro > 1)
+    uint64_t levels = s->c->exact ? (uint64_t)rungi_tree_levels((int)rounds) *
+                                        (uint64_t)rungi_tree_branches((int)shards)
+                                  : 0;
+    if (s->stages && s->stages->total > 1)
         shards = 2; // gradients that are added
     uint64_t state = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     // Each of the two training plans (full and last batches) keeps statistics as large as the

@@ -107,7 +107,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "plan.fuse=true", row.peak, -0.1, "no slower");
     }
-    if (what.precision == RUNG_F32 && s->c->train.strategy <= RUNGI_STRATEGY_DDP) {
+    if (what.precision == RUNG_F32) {
         what.precision = RUNG_BF16;
         RUNG_TRY(predict(s, batch, &what, &row));
         what.precision = RUNG_F32;
@@ -121,8 +121,7 @@ static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit
         if (fits(r, row.peak))
             add(r, "memory.recompute=auto", row.peak, row.extra, effect);
     }
-    if (!s->stages && rungi_train_devices(s->c) == 1) // which do not accumulate
-        RUNG_TRY(add_rounds(r, s, way));
+    RUNG_TRY(add_rounds(r, s, way));
     int64_t smaller = 0;
     RUNG_TRY(add_batch(r, s, batch, way, "", 0.7, &smaller));
     return way != RUNG_FIT_KEEP

@@ -165,10 +165,6 @@ rung_status rungi_session_synchronize(const rungi_session *s, bool *synchronize_
     *synchronize_out = c->ddp.sync_batch_norm;
     if (!c->ddp.sync_batch_norm)
         return RUNG_OK;
-    if (c->train.strategy != RUNGI_STRATEGY_AUTO && c->train.strategy != RUNGI_STRATEGY_SINGLE &&
-        c->train.strategy != RUNGI_STRATEGY_DDP)
-        return rungi_options_fail(o, "ddp.sync_batch_norm",
-                                  "is for ranks with a replica each (train.strategy ddp)");
     if (c->exact && c->train.shards != s->ranks)
         return rungi_options_fail(
             o, "ddp.sync_batch_norm",

@@ -20,16 +20,19 @@ static rung_status choose(rungi_session *s, rungi_session_stages *g)
     rungi_stages_options o = {
         .stages = g->count,
         .micro = g->micro,
+        .rounds = (int)c->gradients.accumulate,
         .schedule = c->pipeline.schedule,
         .split = rungi_config_splits(c) ? (const char *const *)c->pipeline.split_points.data : NULL,
-        .plan = {.batch = rungi_shard_of(rungi_session_batch(s), g->micro, 0).count,
+        .plan = {.batch = rungi_shard_of(rungi_session_micro_batch(s), g->micro, 0).count,
                  .training = true,
                  .gradients = true,
                  .threads = rung_device_threads(s->device),
                  .fuse = c->plan.fuse,
                  .layout = c->plan.layout,
                  .kernels = c->plan.kernels,
-                 .winograd = c->plan.winograd},
+                 .winograd = c->plan.winograd,
+                 .precision = c->precision.dtype,
+                 .compute = c->precision.compute},
         .optimizer_states = rungi_optimizer_states(&optimizer),
         .budget = (uint64_t)c->memory.budget,
         .op_rate = c->device.op_rate};
@@ -59,10 +62,11 @@ rung_status rungi_session_make_stages(rungi_session *s)
     g->whole = s->graph;
     s->graph = NULL;
     g->count = s->ranks;
-    g->micro = (int)rungi_config_micro_batches(s->c, s->ranks, rungi_session_batch(s));
+    g->micro = (int)rungi_config_micro_batches(s->c, s->ranks, rungi_session_micro_batch(s));
+    g->total = g->micro * (int)s->c->gradients.accumulate;
     RUNG_TRY(choose(s, g));
     const rungi_stage_info *own = &g->info[s->rank];
-    RUNG_TRY(rungi_part_create(g->whole, own->begin, own->end, &g->part));
+    RUNG_TRY(rungi_part_create(g->whole, own->begin, own->end, true, &g->part));
     s->graph = g->part.graph;
     return check_inputs(s, s->graph);
 }
@@ -194,8 +198,11 @@ rung_status rungi_session_update_stages(rungi_session *s, const rung_optimizer_u
                                         rung_optimizer_report *report_out)
 {
     const rungi_optimizer_peers peers = {share_norm, s};
-    return rungi_optimizer_step_with(s->optimizer, s->state->params, s->state->grads, update,
-                                     &peers, report_out);
+    return s->scales_loss
+               ? rungi_loss_scale_step_with(&s->loss_scale, s->optimizer, s->state->params,
+                                            s->state->grads, update, &peers, report_out)
+               : rungi_optimizer_step_with(s->optimizer, s->state->params, s->state->grads, update,
+                                           &peers, report_out);
 }
 
 // ---- text -------------------------------------------------------------------------------------
@@ -228,13 +235,14 @@ void rungi_session_stages_text(const rungi_session *s, rungi_string *out)
             rungi_string_add(out, ", %s to the next", rungi_text_bytes(i->cut_bytes, c, sizeof c));
         rungi_string_add(out, "\n");
     }
-    double time =
-        rungi_pipeline_makespan(s->c->pipeline.schedule, g->count, g->micro, forward, backward);
-    work = all * g->micro;
+    rungi_pipeline_schedule schedule = s->c->pipeline.schedule;
+    int total = g->total < RUNGI_PIPELINE_MICRO ? g->total : RUNGI_PIPELINE_MICRO; // looked at
+    double time = rungi_pipeline_makespan(schedule, g->count, g->micro, total, forward, backward);
+    work = all * total;
     rungi_string_add(out,
                      "pipeline   %s, %d micro-batch%s; stages idle %.0f %% of a step as predicted, "
                      "equal ones %.0f %%\n",
-                     rungi_pipeline_schedule_name(s->c->pipeline.schedule), g->micro,
-                     g->micro == 1 ? "" : "es", 100 * (1 - work / (time * g->count)),
-                     100 * rungi_pipeline_bubble(g->count, g->micro));
+                     rungi_pipeline_schedule_name(schedule), g->total, g->total == 1 ? "" : "es",
+                     100 * (1 - work / (time * g->count)),
+                     100 * rungi_pipeline_bubble(schedule, g->count, g->micro, g->total));
 }

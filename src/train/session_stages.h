@@ -14,7 +14,7 @@
 
 struct rungi_session_stages {
     rung_graph *whole;
-    int count, micro;
+    int count, micro, total; // micro-batches of a batch, and of all that train.accumulate adds up
     rungi_stage_info info[RUNGI_PIPELINE_STAGES];
     rungi_part part; // this rank's; its graph is the session's
     // Batches come from rank 0: what the others get of one.

@@ -56,7 +56,7 @@ static rung_status receive(rungi_session *s, uint64_t bytes, int from, const cha
 static rung_status take(rungi_session *s, int rank, bool gradients, rungi_stage_tensors *t)
 {
     const rungi_stage_info *info = &s->stages->info[rank];
-    RUNG_TRY(rungi_part_create(s->stages->whole, info->begin, info->end, &t->part));
+    RUNG_TRY(rungi_part_create(s->stages->whole, info->begin, info->end, true, &t->part));
     RUNG_TRY(rungi_state_describe(t->part.graph, s->device, &t->state));
     uint64_t flat = (uint64_t)t->state->flat_size * sizeof(float);
     RUNG_TRY(receive(s, flat, rank, "parameters of a stage", (void **)&t->params));

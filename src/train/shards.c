@@ -67,6 +67,14 @@ void rungi_tree_carry(float *sum, float *const *levels, int round, bool last, in
               end - at < RUNGI_TREE_BLOCK ? end - at : RUNGI_TREE_BLOCK);
 }
 
+int rungi_tree_branches(int count)
+{
+    int branches = 0;
+    for (; count; count &= count - 1) // one for each power of two in it
+        branches++;
+    return branches;
+}
+
 int rungi_tree_levels(int rounds)
 {
     int levels = 0;

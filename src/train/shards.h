@@ -30,5 +30,7 @@ void rungi_tree_carry(float *sum, float *const *levels, int round, bool last, in
                       int64_t end);
 // Levels that so many rounds need.
 int rungi_tree_levels(int rounds);
+// Branches of the tree, as large as can be, that its first `count` leaves are.
+int rungi_tree_branches(int count);
 
 #endif

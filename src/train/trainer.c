@@ -153,6 +153,7 @@ void rung_trainer_destroy(rung_trainer **trainer)
     free(t->confusion);
     free(t->seen);
     free(t->layers);
+    free(t->stage_layers);
     rungi_exchanged_fini(&t->exchanged);
     rungi_string_fini(&t->trace);
     free(t->run);

@@ -91,6 +91,7 @@ struct rung_trainer {
     rungi_string trace; // rank 0: events of all ranks' timelines
 
     struct rungi_layer_log *layers; // by segment of the optimizer
+    char *stage_layers;             // of all stages, where there are some; or NULL
     int64_t layers_step;            // that they were measured at; -1: none
 
     unsigned char *seen; // by sample: how often this rank trained on it in this epoch

@@ -11,6 +11,7 @@
 #include "formats/jsonl.h"
 #include "formats/svg_chart.h"
 #include "train/run_metrics.h"
+#include "train/session_stages.h"
 #include "train/trainer.h"
 
 // What a segment's gradient and update were at a step that was looked at.
@@ -43,7 +44,7 @@ static void tell_zeros(rung_trainer *t)
     }
     if (count > SHOWN)
         rungi_string_add(&names, " and %d more", count - SHOWN);
-    if (count && t->s->rank == 0)
+    if (count && (t->s->rank == 0 || t->s->stages))
         rungi_log(t->context, RUNG_LOG_WARNING,
                   "step %lld: the gradient of %s is zero in every element, as when it was last "
                   "looked at: nothing is learned there",
@@ -73,12 +74,41 @@ static rung_status share_sums(rung_trainer *t)
     return status;
 }
 
+static double ratio(const struct rungi_layer_log *l)
+{
+    return l->params > 0 ? sqrt(l->update / l->params) : NAN;
+}
+
+// What all stages of a pipeline have looked at, "NAME\tNORM\tRATIO" a line, in the order of one
+// device: from the last layer to the first.
+static rung_status share_stages(rung_trainer *t)
+{
+    const rungi_session *s = t->s;
+    uint64_t offsets[RUNGI_PIPELINE_STAGES + 1];
+    rungi_string own = {0}, all_rows = {0};
+    void *all = NULL;
+    for (int64_t i = 0; i < s->n_segments; i++)
+        if (!s->segments[i].frozen)
+            rungi_string_add(&own, "%s\t%.17g\t%.17g\n", s->segments[i].name,
+                             t->layers[i].grad_norm, ratio(&t->layers[i]));
+    rung_status status = rungi_comm_gather_objects(s->comm, rungi_string_text(&own), own.size + 1,
+                                                   "norms of updates", &all, offsets);
+    for (int r = s->ranks - 1; r >= 0 && status == RUNG_OK; r--)
+        rungi_string_add(&all_rows, "%s", (char *)all + offsets[r]);
+    if (status == RUNG_OK && (own.failed || all_rows.failed))
+        status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory to log layers");
+    free(all);
+    rungi_string_fini(&own);
+    free(t->stage_layers);
+    t->stage_layers = all_rows.data;
+    return status;
+}
+
 rung_status rungi_trainer_layers_look(rung_trainer *t, const rung_optimizer_update *u,
                                       const rung_optimizer_report *report)
 {
     const rungi_session *s = t->s;
-    bool elsewhere = !s->optimizer || s->c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER;
-    if (elsewhere || isnan(report->grad_norm) || !report->applied)
+    if (!s->optimizer || rungi_session_is_async(s) || isnan(report->grad_norm) || !report->applied)
         return RUNG_OK;
     for (int64_t i = 0; i < s->n_segments; i++) {
         struct rungi_layer_log *l = &t->layers[i];
@@ -94,12 +124,25 @@ rung_status rungi_trainer_layers_look(rung_trainer *t, const rung_optimizer_upda
     if (!u->measure)
         return RUNG_OK;
     t->layers_step = t->at.step + 1;
-    return share_sums(t);
+    return s->stages ? share_stages(t) : share_sums(t);
 }
 
-static double ratio(const struct rungi_layer_log *l)
+static void add_layer(json_t *norms, json_t *ratios, const char *name, double norm, double share)
 {
-    return l->params > 0 ? sqrt(l->update / l->params) : NAN;
+    json_object_set_new(norms, name, rungi_jsonl_number(norm));
+    json_object_set_new(ratios, name, rungi_jsonl_number(share));
+}
+
+static void add_stages(const rung_trainer *t, json_t *norms, json_t *ratios)
+{
+    char name[512], *end;
+    for (const char *at = t->stage_layers; at && *at;) {
+        const char *tab = strchr(at, '\t');
+        snprintf(name, sizeof name, "%.*s", (int)(tab - at), at);
+        double norm = strtod(tab, &end), share = strtod(end, &end);
+        add_layer(norms, ratios, name, norm, share);
+        at = end + 1; // behind the line
+    }
 }
 
 void rungi_trainer_layers_json(const rung_trainer *t, json_t *o)
@@ -107,14 +150,12 @@ void rungi_trainer_layers_json(const rung_trainer *t, json_t *o)
     if (!t->layers || t->layers_step != t->at.step)
         return;
     json_t *norms = json_object(), *ratios = json_object();
-    for (int64_t i = 0; i < t->s->n_segments; i++) {
-        if (t->s->segments[i].frozen)
-            continue;
-        json_object_set_new(norms, t->s->segments[i].name,
-                            rungi_jsonl_number(t->layers[i].grad_norm));
-        json_object_set_new(ratios, t->s->segments[i].name,
-                            rungi_jsonl_number(ratio(&t->layers[i])));
-    }
+    if (t->s->stages)
+        add_stages(t, norms, ratios);
+    for (int64_t i = 0; i < t->s->n_segments && !t->s->stages; i++)
+        if (!t->s->segments[i].frozen)
+            add_layer(norms, ratios, t->s->segments[i].name, t->layers[i].grad_norm,
+                      ratio(&t->layers[i]));
     json_object_set_new(o, "layer_grad_norm", norms);
     json_object_set_new(o, "layer_update_ratio", ratios);
 }
@@ -144,29 +185,33 @@ static rung_status add_line(void *user, const char *event, const json_t *line)
     return RUNG_OK;
 }
 
-// Is it a matrix or a kernel? Vectors (biases, scales) are left out of the drawing.
-static bool is_drawn(const rungi_session *s, int64_t segment)
+// Is it a matrix or a kernel that learns? Vectors (biases, scales) are left out of the drawing.
+static bool is_drawn(const rungi_value *v, bool reached)
 {
-    const rungi_entry *e = &s->state->entries[s->state->flat_order[segment]];
-    return !s->segments[segment].frozen && s->graph->values.data[e->value].shape.rank > 1;
+    return v->kind == RUNGI_VALUE_PARAM && !v->frozen && reached && v->shape.rank > 1;
 }
 
-// The flat order is that of backward: the first layer comes last.
-static int choose(const rung_trainer *t, layer_curves *c)
+// Of all stages, where there are some.
+static rung_status choose(const rung_trainer *t, layer_curves *c, int *drawn_out)
 {
+    const rung_graph *g = rungi_session_whole(t->s);
     int drawn = 0, at = 0;
-    for (int64_t i = 0; i < t->s->n_segments; i++)
-        drawn += is_drawn(t->s, i);
+    bool *reached;
+    RUNG_TRY(rungi_graph_gradients(g, &reached));
+    for (size_t i = 1; i < g->values.count; i++)
+        drawn += is_drawn(&g->values.data[i], reached[i]);
     int wanted = drawn < CURVES ? drawn : CURVES;
-    for (int64_t i = t->s->n_segments; i-- > 0;) {
-        if (!is_drawn(t->s, i))
+    for (size_t i = 1; i < g->values.count; i++) {
+        if (!is_drawn(&g->values.data[i], reached[i]))
             continue;
         // evenly, the first and the last among them
         if (wanted == drawn || at * (wanted - 1) / (drawn - 1) == c->count)
-            c->names[c->count++] = t->s->segments[i].name;
+            c->names[c->count++] = g->values.data[i].name;
         at++;
     }
-    return drawn;
+    free(reached);
+    *drawn_out = drawn;
+    return RUNG_OK;
 }
 
 static rung_status draw(const char *path, const layer_curves *c, int of)
@@ -202,7 +247,8 @@ rung_status rungi_trainer_layers_chart(const rung_trainer *t)
     if (!t->s->c->gradients.log_layers)
         return RUNG_OK;
     layer_curves c = {0};
-    int drawn = choose(t, &c);
+    int drawn;
+    RUNG_TRY(choose(t, &c, &drawn));
     char *path = rungi_path_join(t->run, "layers.svg");
     RUNG_CHECK(path, RUNG_NO_MEMORY, "no memory for layers.svg");
     rung_status status = rungi_metrics_each(t->run, add_line, &c);

@@ -46,7 +46,7 @@ static rung_status collect(history *h)
     h->workers = (uint64_t)rungi_engine_width(s->engine);
     h->fixed[WEIGHTS] = m.params + m.buffers;
     h->fixed[GRADIENTS] = m.grads * (uint64_t)rungi_engine_gradient_buffers(s->engine);
-    if (s->stages && s->stages->micro > 1)
+    if (s->stages && s->stages->total > 1)
         h->fixed[GRADIENTS] *= 2; // those of a micro-batch, to be added
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         h->fixed[OPTIMIZER] += s->optimizer_state[i] ? m.params : 0;

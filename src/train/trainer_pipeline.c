@@ -43,7 +43,8 @@ void rungi_trainer_pipeline_json(const rung_trainer *t, json_t *o)
     json_object_set_new(o, "bubble",
                         rungi_json_real(p->wall > 0 ? 1 - busy / (p->wall * p->stages) : 0));
     json_object_set_new(o, "bubble_of_equal_stages",
-                        rungi_json_real(rungi_pipeline_bubble(p->stages, p->micro)));
+                        rungi_json_real(rungi_pipeline_bubble(s->c->pipeline.schedule, p->stages,
+                                                              p->most, p->micro)));
     json_object_set_new(o, "ranks", stages);
 }
 

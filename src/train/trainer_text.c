@@ -47,9 +47,11 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     int64_t batch = rungi_session_batch(s), rounds = s->c->gradients.accumulate;
     if (s->stages) {
         int micro = s->stages->micro;
-        rungi_string_add(out,
-                         "batch      %" PRId64 " samples = %d x %" PRId64 " through %d stages\n",
-                         batch, micro, rungi_shard_of(batch, micro, 0).count, s->ranks);
+        rungi_string_add(out, "batch      %" PRId64 " samples = %d x %" PRId64, batch, micro,
+                         rungi_shard_of(batch, s->stages->total, 0).count);
+        if (rounds > 1)
+            rungi_string_add(out, " x %" PRId64 " accumulated", rounds);
+        rungi_string_add(out, " through %d stages\n", s->ranks);
         return;
     }
     int shards = rungi_session_cut(s, true), own = shards / s->ranks / (int)rounds;
@@ -57,9 +59,10 @@ static void add_batch(const rungi_session *s, rungi_string *out)
     int64_t most = rungi_shards_of(batch, shards, 0, own).count;
     int64_t least = rungi_shards_of(batch, shards, shards - own, own).count;
     for (int d = 0; d < devices && devices > 1; d++) {
-        int64_t count = rungi_engine_part_of(s->engine, batch, d).count;
-        most = d == 0 || count > most ? count : most;
-        least = d == 0 || count < least ? count : least;
+        int64_t count = rungi_engine_part_of(s->engine, batch, d).count; // of all rounds
+        int64_t some = (count + rounds - 1) / rounds, few = count / rounds;
+        most = d == 0 || some > most ? some : most;
+        least = d == 0 || few < least ? few : least;
     }
     rungi_string_add(out, "batch      %" PRId64 " samples = %d %s x %" PRId64, batch, parts,
                      s->ranks > 1  ? "ranks"
@@ -329,7 +332,7 @@ static void add_memory(const rung_trainer *t, const rung_plan *plan, rungi_strin
     char a[32], b[32], c[32], d[32], e[32], f[32];
     if (t->s->stages) { // of this rank's, with all micro-batches that it holds
         m.arena *= (uint64_t)rungi_engine_width(t->s->engine);
-        m.grads *= t->s->stages->micro > 1 ? 2 : 1;
+        m.grads *= t->s->stages->total > 1 ? 2 : 1;
         rungi_string_add(out, "stage %d: ", t->s->rank);
     }
     rungi_string_add(

@@ -36,13 +36,15 @@ static bool takes_halves(const rungi_node *node, const rungi_type *types)
     return halves > 0;
 }
 
-void rungi_plan_autocast(const rung_plan *p, rungi_type *types)
+void rungi_autocast(const rung_graph *g, rung_dtype low, rungi_type *types)
 {
-    rung_dtype low = p->options.precision;
     if (low == RUNG_F32)
         return;
-    for (size_t k = 0; k < p->graph->nodes.count; k++) {
-        const rungi_node *node = &p->graph->nodes.data[k];
+    for (size_t i = 1; i < g->values.count; i++) // what another part gives
+        if (g->values.data[i].low && g->values.data[i].kind == RUNGI_VALUE_INPUT)
+            types[i].dtype = low;
+    for (size_t k = 0; k < g->nodes.count; k++) {
+        const rungi_node *node = &g->nodes.data[k];
         bool half = node->op->precision == RUNGI_LOW ||
                     (node->op->precision == RUNGI_FOLLOW && takes_halves(node, types));
         for (int i = 0; half && i < node->op->n_out; i++)
