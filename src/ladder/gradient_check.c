@@ -18,35 +18,43 @@ typedef struct sample_set {
     void *gathered[RUNG_MAX_FIELDS]; // what `all` refers to, with several ranks
 } sample_set;
 
-// What training's gradients are multiplied by.
-static double scale_of(const rungi_session *s)
+double rungi_gradient_scale(const rungi_session *s)
 {
     return s->scales_loss ? s->loss_scale.scale : 1;
 }
 
+void rungi_gradient_add(rungi_gradient_sums *sums, const double *want, const float *got,
+                        int64_t count, double scale)
+{
+    double top = 0, error = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double difference = fabs(want[i] - got[i] / scale);
+        top = fmax(top, fabs(want[i]));
+        // NaN is the largest of all
+        error = difference <= error ? error : isnan(difference) ? INFINITY : difference;
+        sums->apart += difference * difference;
+        sums->norm += want[i] * want[i];
+    }
+    if (top > 0)
+        sums->worst = fmax(sums->worst, error / top);
+}
+
+rungi_gradient_error rungi_gradient_error_of(const rungi_gradient_sums *sums)
+{
+    return (rungi_gradient_error){sums->worst, sums->norm > 0 ? sqrt(sums->apart / sums->norm) : 0};
+}
+
 static rungi_gradient_error error_of(const rungi_session *s, const rung_plan *truth)
 {
-    double worst = 0, apart = 0, norm = 0; // the last two squared
+    rungi_gradient_sums sums = {0};
     for (int64_t k = 0; k < s->n_segments; k++) {
         rung_view want;
-        const float *got = s->state->grads + s->segments[k].begin;
-        int64_t count = s->segments[k].end - s->segments[k].begin;
-        double top = 0, error = 0;
-        if (rung_plan_grad(truth, s->segments[k].name, &want) != RUNG_OK)
-            continue;
-        for (int64_t i = 0; i < count; i++) {
-            double value = ((const double *)want.data)[i];
-            double difference = fabs(value - got[i] / scale_of(s));
-            top = fmax(top, fabs(value));
-            // NaN is the largest of all
-            error = difference <= error ? error : isnan(difference) ? INFINITY : difference;
-            apart += difference * difference;
-            norm += value * value;
-        }
-        if (top > 0)
-            worst = fmax(worst, error / top);
+        const rung_segment *g = &s->segments[k];
+        if (rung_plan_grad(truth, g->name, &want) == RUNG_OK)
+            rungi_gradient_add(&sums, want.data, s->state->grads + g->begin, g->end - g->begin,
+                               rungi_gradient_scale(s));
     }
-    return (rungi_gradient_error){worst, norm > 0 ? sqrt(apart / norm) : 0};
+    return rungi_gradient_error_of(&sums);
 }
 
 double rungi_gradient_forward_flops(const rung_plan *plan)
@@ -129,9 +137,8 @@ void rungi_disturb(const rungi_session *s, double by, uint64_t seed)
     }
 }
 
-// Training's gradient, left in the state.
-static rung_status train(rungi_session *s, const rungi_batch_view *view, double disturb,
-                         uint64_t seed)
+rung_status rungi_gradient_train(rungi_session *s, const rungi_batch_view *view, double disturb,
+                                 uint64_t seed)
 {
     size_t bytes = (size_t)s->state->flat_size * sizeof(float);
     double loss;
@@ -154,7 +161,7 @@ rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed
     sample_set set;
     *out = (rungi_gradient_error){NAN, NAN};
     if (s->stages)
-        return rungi_gradient_error_stages(s, &out->largest);
+        return rungi_gradient_check_stages(s, disturb, seed, out);
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     rung_status status = take(s, &batch, &set);
     rungi_batch_view view = {.count = set.part.count,
@@ -162,10 +169,10 @@ rung_status rungi_gradient_check(rungi_session *s, double disturb, uint64_t seed
                              .begin = set.part.begin,
                              .feeds = set.own,
                              .n_feeds = set.n_feeds,
-                             .loss_scale = scale_of(s),
+                             .loss_scale = rungi_gradient_scale(s),
                              .seed = (uint64_t)s->c->seed};
     if (status == RUNG_OK)
-        status = train(s, &view, disturb, seed);
+        status = rungi_gradient_train(s, &view, disturb, seed);
     if (status == RUNG_OK && rungi_session_shards_optimizer(s)) // rank 0 has its part alone
         status = rungi_comm_all_gather(s->comm, s->state->grads, s->state->flat_size, RUNG_F32,
                                        "gradients to check");

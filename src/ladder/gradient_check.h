@@ -29,6 +29,19 @@ enum { RUNGI_GRADIENT_SAMPLES = 8 };
 double rungi_gradient_forward_flops(const rung_plan *plan);
 
 // gradient_stages.c: the same for the stages of a pipeline, whose gradients rank 0 brings together.
-rung_status rungi_gradient_error_stages(rungi_session *s, double *out);
+rung_status rungi_gradient_check_stages(rungi_session *s, double disturb, uint64_t seed,
+                                        rungi_gradient_error *out);
+
+// Parts of both. What training's gradients are multiplied by; training's gradient, left in the
+// state; sums over parameters, whose gradients are got[count] of training and want[count].
+double rungi_gradient_scale(const rungi_session *s);
+rung_status rungi_gradient_train(rungi_session *s, const rungi_batch_view *view, double disturb,
+                                 uint64_t seed);
+typedef struct rungi_gradient_sums {
+    double worst, apart, norm; // the last two squared
+} rungi_gradient_sums;
+void rungi_gradient_add(rungi_gradient_sums *sums, const double *want, const float *got,
+                        int64_t count, double scale);
+rungi_gradient_error rungi_gradient_error_of(const rungi_gradient_sums *sums);
 
 #endif

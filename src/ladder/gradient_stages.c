@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient check of a pipeline: no stage has the whole network, so rank 0 makes it once more.
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -20,28 +19,21 @@ static rung_status copy_state(const rungi_session *s, rung_state *state)
     return RUNG_OK;
 }
 
-// Largest difference of a parameter's gradient from the float64 one, of its largest value there.
-static double largest_error(const rungi_session *s, const rung_state *state, const rung_plan *truth)
+static rungi_gradient_error error_of(const rungi_session *s, const rung_state *state,
+                                     const rung_plan *truth)
 {
-    double worst = 0;
+    rungi_gradient_sums sums = {0};
     for (int i = 0; i < rung_state_count(state); i++) {
         rung_state_entry e = rung_state_at(state, i), of_stage;
         rung_view want;
         int64_t count;
-        double top = 0, error = 0;
         if (!e.trainable || rung_plan_grad(truth, e.name, &want) != RUNG_OK ||
             !rungi_session_stages_find(s, e.name, &of_stage) ||
             rung_shape_count(&e.shape, &count) != RUNG_OK)
             continue;
-        for (int64_t k = 0; k < count; k++) {
-            double value = ((const double *)want.data)[k];
-            top = fmax(top, fabs(value));
-            error = fmax(error, fabs(value - (double)of_stage.grad[k]));
-        }
-        if (top > 0)
-            worst = fmax(worst, error / top);
+        rungi_gradient_add(&sums, want.data, of_stage.grad, count, rungi_gradient_scale(s));
     }
-    return worst;
+    return rungi_gradient_error_of(&sums);
 }
 
 static rung_status run_truth(const rungi_session *s, rung_plan *truth, const rungi_batch_view *view)
@@ -53,7 +45,8 @@ static rung_status run_truth(const rungi_session *s, rung_plan *truth, const run
     return rung_plan_backward(truth);
 }
 
-static rung_status compare(rungi_session *s, const rungi_batch_view *view, double *out)
+static rung_status compare(rungi_session *s, const rungi_batch_view *view,
+                           rungi_gradient_error *out)
 {
     const rung_graph *whole = rungi_session_whole(s);
     const rung_compile_options o = {
@@ -67,26 +60,26 @@ static rung_status compare(rungi_session *s, const rungi_batch_view *view, doubl
     if (status == RUNG_OK && rungi_gradient_forward_flops(truth) <= RUNGI_GRADIENT_FLOPS) {
         status = run_truth(s, truth, view);
         if (status == RUNG_OK)
-            *out = largest_error(s, state, truth);
+            *out = error_of(s, state, truth);
     }
     rung_plan_destroy(&truth);
     rung_state_destroy(&state);
     return status;
 }
 
-rung_status rungi_gradient_error_stages(rungi_session *s, double *out)
+rung_status rungi_gradient_check_stages(rungi_session *s, double disturb, uint64_t seed,
+                                        rungi_gradient_error *out)
 {
     rung_batch batch;
     rungi_feed feeds[RUNG_MAX_FIELDS];
-    double loss;
-    *out = NAN;
     RUNG_TRY(rungi_session_next(s, 0, &batch));
     rungi_batch_view view = {.count = batch.count < RUNGI_GRADIENT_SAMPLES ? batch.count
                                                                            : RUNGI_GRADIENT_SAMPLES,
                              .feeds = feeds,
                              .n_feeds = rungi_session_feeds(s, &batch, feeds),
+                             .loss_scale = rungi_gradient_scale(s),
                              .seed = (uint64_t)s->c->seed};
-    rung_status status = rungi_engine_train(s->engine, &view, &loss);
+    rung_status status = rungi_gradient_train(s, &view, disturb, seed);
     if (status == RUNG_OK)
         status = rungi_session_join_stages(s, true);
     if (status == RUNG_OK && s->rank == 0) {

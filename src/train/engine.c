@@ -133,6 +133,12 @@ int rungi_engine_round_shards(const rungi_engine *e)
     return e->slots;
 }
 
+int rungi_engine_turns(const rungi_engine *e, int device)
+{
+    const rungi_replica *r = &e->replicas[device];
+    return (r->shards + r->workers - 1) / r->workers;
+}
+
 int rungi_engine_rounds(const rungi_engine *e)
 {
     return e->options.accumulate;
@@ -315,6 +321,30 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
             largest = x;
     }
     return largest ? largest->plan : NULL;
+}
+
+bool rungi_engine_work_of(const rungi_engine *e, int index, rungi_engine_work *out)
+{
+    if (e->pipeline)
+        return rungi_pipeline_work_of(e->pipeline, index, out);
+    for (int s = 0; s < e->shards; s++) {
+        const rungi_shard_plan *x = e->now[s];
+        if (!x || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, rungi_engine_instance(e, s), e->device_of[s % e->slots],
+                                   x->count};
+        return true;
+    }
+    const rungi_criterion *c = e->criterion;
+    for (int i = 0; c && i < c->count; i++) {
+        const rungi_shard_plan *x = c->now[i];
+        if ((c->by_shard && !e->now[i]) || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, x->instances[i % e->slots],
+                                   e->options.replicas.output_device, x->count};
+        return true;
+    }
+    return false;
 }
 
 bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,

@@ -137,6 +137,8 @@ static inline int64_t rungi_engine_origin(const rungi_engine *e)
     return e->batch->alone ? 0 : e->batch->begin;
 }
 
+// Place of own shard s among the own ones in the tree, of a batch of so many rounds.
+int rungi_engine_leaf(const rungi_engine *e, int s, int rounds);
 // Cuts batches as training or evaluation does.
 void rungi_engine_cut(rungi_engine *e, bool training);
 // Own shard s of a batch of all ranks; and the part of it that all shards of a device have.

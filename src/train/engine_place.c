@@ -53,14 +53,14 @@ rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device)
 
 // A round has as many shards of a block as a batch without rounds, and those of all its rounds are
 // a branch of the tree again.
-static int leaf_of(const rungi_engine *e, int s)
+int rungi_engine_leaf(const rungi_engine *e, int s, int rounds)
 {
     int place = s % e->slots, first = place;
-    if (e->devices == 1 || e->rounds == 1)
+    if (e->devices == 1 || rounds == 1)
         return s;
     while (!e->blocks[first])
         first--;
-    return first * e->rounds + s / e->slots * e->blocks[first] + place - first;
+    return first * rounds + s / e->slots * e->blocks[first] + place - first;
 }
 
 void rungi_engine_cut(rungi_engine *e, bool training)
@@ -72,7 +72,7 @@ void rungi_engine_cut(rungi_engine *e, bool training)
     e->total = e->shards * ranks;
     e->first = rank * e->shards;
     for (int s = 0; s < e->shards; s++) {
-        e->leaf[s] = leaf_of(e, s);
+        e->leaf[s] = rungi_engine_leaf(e, s, e->rounds);
         e->of_leaf[e->leaf[s]] = s;
     }
 }

@@ -12,6 +12,7 @@
 //   5. all devices run backward at once;
 //   6. the replicas' gradients are added into those of the first device, which alone has the master
 //      weights and the optimizer's state.
+// Accumulated rounds repeat 3 to 5, each device with its own stretch of the samples.
 // Sums are the tree of the shards (shards.h), so that under exact the bits are those of one device.
 //
 // CPU devices are virtual and see each other's memory: inputs and gradients are read where they
