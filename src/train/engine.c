@@ -144,11 +144,18 @@ int rungi_engine_rounds(const rungi_engine *e)
     return e->options.accumulate;
 }
 
+bool rungi_engine_adds(const rungi_engine *e, int slot)
+{
+    return !e->pairs[slot];
+}
+
 int rungi_engine_gradient_buffers(const rungi_engine *e)
 {
-    int shards = e->replicas[0].shards;
-    int branches = e->options.exact ? rungi_tree_branches(shards) : 0;
-    return shards + branches * rungi_tree_levels(e->options.accumulate);
+    int own = e->replicas[0].shards, stored = 0;
+    int branches = e->options.exact ? rungi_tree_branches(own) : 0;
+    for (int s = 0; s < own; s++)
+        stored += !rungi_engine_adds(e, s);
+    return stored + branches * rungi_tree_levels(e->options.accumulate);
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
@@ -231,7 +238,8 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         e->now[s] = NULL;
         if (part.count == 0)
             continue;
-        bool adds = !e->options.exact && s >= e->slots;
+        bool adds =
+            training && (e->options.exact ? rungi_engine_adds(e, s % e->slots) : s >= e->slots);
         RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
         e->turns = s / e->slots + 1;
@@ -287,6 +295,11 @@ void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *use
 {
     e->between = fn;
     e->between_user = user;
+}
+
+rungi_team *rungi_engine_team(const rungi_engine *e)
+{
+    return e->team;
 }
 
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)

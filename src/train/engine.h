@@ -181,6 +181,12 @@ int rungi_engine_round_shards(const rungi_engine *engine);
 int rungi_engine_turns(const rungi_engine *engine, int device);
 int rungi_engine_rounds(const rungi_engine *engine);
 int rungi_engine_gradient_buffers(const rungi_engine *engine);
+// Under exact: does the shard at that place of a round add its gradients to those of the one before
+// it, of the same worker?
+bool rungi_engine_adds(const rungi_engine *engine, int slot);
+
+// The threads that run its shards; NULL: kernels take threads of their own.
+rungi_team *rungi_engine_team(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all
 // training steps together, without waiting for data.

@@ -89,6 +89,9 @@ struct rungi_engine {
     float *staged[RUNGI_MAX_SHARDS];
     char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
     size_t room_bytes, own_room_bytes;
+    // By place in a round: 2 where the shard's gradients are added to by the next one of the same
+    // worker, 0 where it is that one, else 1.
+    int pairs[RUNGI_MAX_SHARDS];
     int64_t busy[RUNGI_MAX_SHARDS], copying[RUNGI_MAX_SHARDS]; // nanoseconds by worker
     int64_t spent;                                             // of training steps
     rungi_criterion *criterion;                                // NULL: shards compute their losses

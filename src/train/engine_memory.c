@@ -125,9 +125,10 @@ static rung_status note_batch(rungi_survey *v, const rungi_cut *c, bool training
     for (int s = 0; s < c->shards; s++) {
         int slot = s % e->slots;
         int64_t own = rungi_cut_part(e, c, count, s).count;
+        bool adds = training && (e->options.exact ? rungi_engine_adds(e, slot) : s >= e->slots);
         if (own && e->device_of[slot] == v->device)
-            RUNG_TRY(rungi_survey_note(v, training, training && !e->options.exact && s >= e->slots,
-                                       own, slot, arena_of(e, slot), first, arena_of(e, first)));
+            RUNG_TRY(rungi_survey_note(v, training, adds, own, slot, arena_of(e, slot), first,
+                                       arena_of(e, first)));
     }
     return RUNG_OK;
 }
@@ -157,10 +158,10 @@ static rung_status survey_shards(rungi_survey *v)
     const rungi_engine *e = v->e;
     uint64_t flat = (uint64_t)e->state->flat_size * sizeof(float);
     const rungi_replica *r = &e->replicas[v->device];
-    int levels = e->options.exact ? rungi_tree_levels(v->load->rounds) : 0, blocks = 0;
+    int levels = e->options.exact ? rungi_tree_levels(v->load->rounds) : 0;
     for (int s = r->first; s < r->first + r->shards; s++)
-        blocks += e->blocks[s] > 0;
-    v->bytes->gradients = flat * (uint64_t)(r->shards + levels * blocks);
+        v->bytes->gradients +=
+            flat * (uint64_t)(!rungi_engine_adds(e, s) + (e->blocks[s] ? levels : 0));
     for (int i = 0; i < RUNGI_LOAD_BATCHES; i++) {
         rungi_cut train = rungi_cut_of(v, true), evaluate = rungi_cut_of(v, false);
         if (v->load->trained[i])

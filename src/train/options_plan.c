@@ -25,7 +25,9 @@ const rungi_option rungi_plan_options[] = {
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, fuse),
      .initial = "false",
-     .help = "Computes bias and activation inside of the convolution or linear layer before them."},
+     .help =
+         "Computes bias, activation and pooling inside of the convolution or linear layer before "
+         "them."},
     {.key = "plan.fuse_optimizer",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, fuse_optimizer),

@@ -144,9 +144,12 @@ static int by_bytes(const void *a, const void *b)
 // What the device would hold, largest first.
 static void add_parts(const rung_fit_bytes *b, rungi_string *out)
 {
-    part parts[] = {{b->activations, "activations"},    {b->workspace, "workspace"},
-                    {b->gradients, "gradients"},        {b->optimizer, "optimizer"},
-                    {b->weights, "weights"},            {b->buffers + b->statistics, "statistics"},
+    part parts[] = {{b->activations, "activations"},
+                    {b->workspace, "workspace"},
+                    {b->gradients, "gradients"},
+                    {b->optimizer, "optimizer"},
+                    {b->weights, "weights"},
+                    {b->buffers + b->statistics, "statistics"},
                     {b->communication, "communication"}};
     size_t n = sizeof parts / sizeof *parts;
     qsort(parts, n, sizeof *parts, by_bytes);
