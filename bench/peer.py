@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of the benchmarks: training steps on one fixed batch, timed on request.
 
-Usage: peer.py MODEL BATCH VARIANT    variants: eager, channels_last, compile, compile_channels_last
+Usage: peer.py MODEL BATCH VARIANT    variants: eager, channels_last, compile, compile_channels_last;
+                                      with _bf16 behind them under torch.autocast
 
 Prints "ready DESCRIPTION" and answers lines of stdin as bench/step.c does. A variant that cannot be
 built ends the program with one line on stderr and status 1.
@@ -31,7 +32,8 @@ def make_step(name, batch, variant):
     parameters = list(model.parameters())
 
     def loss_of(images, labels):
-        return torch.nn.functional.cross_entropy(model(images), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=variant.endswith("_bf16")):
+            return torch.nn.functional.cross_entropy(model(images), labels)
 
     if variant.startswith("compile"):
         loss_of = torch.compile(loss_of)

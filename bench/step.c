@@ -8,9 +8,13 @@
 // Prints "ready" and what the libraries compute with, then answers lines of stdin:
 //   run N   takes N steps and prints their times in milliseconds, in one line
 //   rss     prints the highest resident size of the process in kB
+//   memory  prints what the device held at most, the arena's size and the largest set of its
+//   tensors
+//           that live at once, in bytes, of rank 0 (after the first steps)
 //   quit    ends (so does the end of stdin)
 // Mistakes end the program with one line on stderr and status 1.
 #include <cblas.h>
+#include <inttypes.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +86,15 @@ static rung_status run(program *p, long steps)
     return status;
 }
 
+static void print_memory(const program *p)
+{
+    const rungi_session *s = p->steppers[0].s;
+    const rung_plan *plan = rungi_engine_training_plan(s->engine);
+    rung_plan_memory m = plan ? rung_plan_memory_use(plan) : (rung_plan_memory){0};
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", rung_device_memory(s->device).peak_live,
+           m.arena, m.lower_bound);
+}
+
 static rung_status serve(program *p)
 {
     char line[256];
@@ -95,6 +108,8 @@ static rung_status serve(program *p)
             status = run(p, steps);
         else if (strcmp(line, "rss\n") == 0)
             printf("%llu\n", (unsigned long long)rungi_peak_resident() / 1024);
+        else if (strcmp(line, "memory\n") == 0)
+            print_memory(p);
         else
             status = rung_error_set(RUNG_INVALID, "unknown command: %s", line);
         if (status != RUNG_OK)

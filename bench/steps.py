@@ -60,12 +60,12 @@ def our_variants(model):
                                       ("channels_last", "library")))]
 
 
-def choose_ours(name, avx2, effort, tell):
-    """The fastest set of switches."""
+def choose_ours(name, avx2, effort, tell, also=""):
+    """The fastest set of switches, all of them with `also`."""
     def start(variant):
-        return workers.ours([*settings(name), *variant.split()], avx2)
+        return workers.ours([*settings(name), *variant.split(), *also.split()], avx2)
 
-    tell(f"{name}: choosing our switches")
+    tell(f"{name}: choosing our switches" + (f" with {also}" if also else ""))
     times, refused = choose(start, our_variants(STEPS[name][0]), effort, tell)
     if not times:
         raise NotAvailable(next(iter(refused.values())))
@@ -73,12 +73,12 @@ def choose_ours(name, avx2, effort, tell):
     tuned, _ = choose(start, [f"{best} memory.huge_pages=true", f"{best} plan.autotune=true",
                               f"{best} memory.huge_pages=true plan.autotune=true"], effort, tell)
     times.update(tuned)
-    return min(times, key=times.get)
+    return " ".join([min(times, key=times.get), *also.split()])
 
 
-def choose_peer(name, avx2, effort, tell):
+def choose_peer(name, avx2, effort, tell, kind=""):
     """The fastest variants of PyTorch (one, or two that are close), the quick times of all, and how
-    each failed that did."""
+    each failed that did. `kind` goes behind their names."""
     model, batch = STEPS[name][:2]
 
     def start(variant):
@@ -87,7 +87,7 @@ def choose_peer(name, avx2, effort, tell):
     tell(f"{name}: choosing PyTorch's variant")
     kinds = ["eager", "compile"] if model == "mlp" else ["eager", "channels_last", "compile",
                                                          "compile_channels_last"]
-    times, refused = choose(start, kinds, effort, tell)
+    times, refused = choose(start, [k + kind for k in kinds], effort, tell)
     if not times:
         raise NotAvailable(f"PyTorch does not run: {next(iter(refused.values()))}")
     best = min(times, key=times.get)
@@ -97,19 +97,16 @@ def choose_peer(name, avx2, effort, tell):
     return [v for v in ranked[:2] if times[v] <= NEAR_BEST * times[ranked[0]]], times, refused
 
 
-def step_bench(name, avx2, smoke, tell):
-    """ratio: PyTorch's step time over ours."""
-    effort = Quick(smoke)
-    model, batch, what, _ = STEPS[name]
-    tell(f"{name}: {what}")
-    workers.need_programs()
-    own = choose_ours(name, avx2, effort, tell)
+def against_peer(bench, name, own, avx2, effort, tell, kind=""):
+    """Rounds of ours, whose settings `own` has by side, "rung" first, and PyTorch's best."""
+    model, batch = STEPS[name][:2]
     workers.need_torch()
-    peers, quick_times, refused = choose_peer(name, avx2, effort, tell)
-    tell(f"{name}: rung {own} beside PyTorch {' and '.join(peers)}")
+    peers, quick_times, refused = choose_peer(name, avx2, effort, tell, kind)
+    tell(f"{bench}: rung {' and '.join(own.values())} beside PyTorch {' and '.join(peers)}")
     sides = {}
     try:
-        sides["rung"] = workers.ours([*settings(name), *own.split()], avx2)
+        for side, chosen in own.items():
+            sides[side] = workers.ours([*settings(name), *chosen.split()], avx2)
         for variant in peers:
             sides[variant] = workers.peer(model, batch, variant, avx2)
         rounds = Rounds(sides, BLOCK_SECONDS.get(name, 1.5) * effort.scale, effort.count, tell)
@@ -120,17 +117,27 @@ def step_bench(name, avx2, smoke, tell):
         for side in sides.values():
             side.close()
     best = min(peers, key=lambda variant: statistics.median(rounds.blocks[variant]))
-    ratios = rounds.ratios(best, "rung")
-    tell(f"{name}: rung    {spread_text(rounds.blocks['rung'])}  {own}")
+    for side, chosen in own.items():
+        tell(f"{bench}: {side:<7} {spread_text(rounds.blocks[side])}  {chosen}")
     for variant in peers:
-        tell(f"{name}: PyTorch {spread_text(rounds.blocks[variant])}  {variant}, {about[variant]}")
-    tell(f"{name}: {rounds.notes()}")
-    others = [f"{v}={'/'.join(f'{q:.5g}' for q in quartiles(rounds.blocks[v]))}" for v in peers if v != best]
+        tell(f"{bench}: PyTorch {spread_text(rounds.blocks[variant])}  {variant}, {about[variant]}")
+    tell(f"{bench}: {rounds.notes()}")
+    others = [f"{v}={'/'.join(f'{q:.5g}' for q in quartiles(rounds.blocks[v]))}"
+              for v in (*own, *peers) if v not in ("rung", best)]
     others += [f"{v}~{ms:.5g}" for v, ms in quick_times.items() if v not in peers]
     others += [f"{v} skipped: {why}" for v, why in refused.items()]
-    return {"unit": "ms", "ours": own, "ours_values": rounds.blocks["rung"],
+    return {"unit": "ms", "ours": own["rung"], "ours_values": rounds.blocks["rung"],
             "peer": f"{best}, {about[best]}", "peer_values": rounds.blocks[best],
-            "others": "; ".join(others), "ratios": ratios, "rounds": rounds}
+            "others": "; ".join(others), "ratios": rounds.ratios(best, "rung"), "rounds": rounds}
+
+
+def step_bench(name, avx2, smoke, tell):
+    """ratio: PyTorch's step time over ours."""
+    effort = Quick(smoke)
+    tell(f"{name}: {STEPS[name][2]}")
+    workers.need_programs()
+    own = choose_ours(name, avx2, effort, tell)
+    return against_peer(name, name, {"rung": own}, avx2, effort, tell)
 
 
 def attribution(smoke, tell):
@@ -163,37 +170,3 @@ def attribution(smoke, tell):
     worst = min(found, key=lambda name: statistics.median(found[name]["ratios"]))
     others = [f"{name} {statistics.median(r['ratios']):.4f}" for name, r in found.items() if name != worst]
     return {**found[worst], "others": "; ".join(others)}
-
-
-def memory_cnn(smoke, tell):
-    """ratio: PyTorch's peak resident size after 20 steps over ours."""
-    effort, steps = Quick(smoke), 20
-    workers.need_programs()
-    model, batch, what, _ = STEPS["cnn"]
-    tell(f"memory_cnn: {what}, peak resident size after {steps} steps")
-    own = choose_ours("cnn", False, effort, tell)
-    workers.need_torch()
-
-    def peak(start):
-        values = []
-        for _ in range(1 if smoke else 3):
-            with start() as worker:
-                worker.run(steps)
-                values.append(worker.peak() / 1e3)
-        return values
-
-    try:
-        mine = peak(lambda: workers.ours([*settings("cnn"), *own.split()]))
-        tell(f"memory_cnn: rung    {spread_text(mine, 'MB')}  {own}")
-        theirs = {}
-        for variant in ("eager", "channels_last"):
-            theirs[variant] = peak(lambda v=variant: workers.peer(model, batch, v))
-            tell(f"memory_cnn: PyTorch {spread_text(theirs[variant], 'MB')}  {variant}")
-    except Failed as error:
-        raise NotAvailable(str(error)) from None
-    best = min(theirs, key=lambda v: statistics.median(theirs[v]))
-    others = [f"{v}={statistics.median(mb):.5g}" for v, mb in theirs.items() if v != best]
-    return {"unit": "MB", "ours": own, "ours_values": mine, "peer": best, "peer_values": theirs[best],
-            "others": "; ".join(others), "ratios": [a / b for a, b in zip(theirs[best], mine)]}
-
-

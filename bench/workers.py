@@ -104,6 +104,10 @@ class Worker:
         """Highest resident size, in kB."""
         return int(self.ask("rss", 10.0))
 
+    def memory(self):
+        """Of ours: what the device held at most, the arena, its largest live set, in bytes."""
+        return [int(word) for word in self.ask("memory", 10.0).split()]
+
     def close(self):
         if self not in running:
             return

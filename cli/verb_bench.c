@@ -106,12 +106,20 @@ static void print_rows(const char *op, const rung_opbench *b)
 
 // ---- the roofline of a step ---------------------------------------------------------------------
 
+static void print_device(const rung_roofline_device *d)
+{
+    printf("%s, %s: computes for %.4g ms of a step, waits for others for %.4g\n", d->name, d->what,
+           d->computing * 1e3, d->exchange * 1e3);
+}
+
 static void print_roofline(const rung_roofline *r)
 {
     printf("%s, batch %" PRId64 ": %.4g ms a step\n\n", r->model, r->batch, r->step_seconds * 1e3);
     printf("%10s %6s  %-10s %9s %9s  %s\n", "ms", "share", "of roof", "GF/s", "GB/s", "step");
     for (int64_t i = 0; i < r->count; i++) {
         const rung_roofline_row *row = &r->rows[i];
+        if (r->device_count > 1 && (i == 0 || row->device != row[-1].device))
+            print_device(&r->devices[row->device]);
         double s = row->seconds > 0 ? row->seconds : 1e-9;
         printf("%10.4f %5.1f%%  %4.0f%% %-5s %9.1f %9.1f  %s%s%s.%s%s, %s\n", row->seconds * 1e3,
                row->share * 100, row->ceiling * 100, row->arithmetic ? "GF/s" : "GB/s",
@@ -206,11 +214,13 @@ const cli_verb cli_verb_bench = {
     .name = "bench",
     .summary = "measure an operator's kernels against the machine's ceilings",
     .arguments = "OP [CASE] | --list | --roofline CONFIG [-o FILE.svg] [KEY=VALUE ...]",
-    .text = "Runs the benchmark cases of an operator (or those whose names match CASE, with * and "
-            "?) with every kernel in every layout, with one thread and with all. Prints the time, "
-            "and GF/s or GB/s with their share of what multiply-adds in registers or a triad over "
-            "large arrays reach on this machine, which is measured first. --roofline does the same "
-            "for each step of a plan, on the first batch of the data.",
+    .text =
+        "Runs the benchmark cases of an operator (or those whose names match CASE, with * and "
+        "?) with every kernel in every layout, with one thread and with all. Prints the time, "
+        "and GF/s or GB/s with their share of what multiply-adds in registers or a triad over "
+        "large arrays reach on this machine, which is measured first. --roofline does the same "
+        "for each step of a plan, on the first batch of the data; with several ranks or devices "
+        "for each replica or stage.",
     .options = options,
     .min_arguments = 0,
     .max_arguments = 2,

@@ -23,12 +23,13 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
                                   .disturb_seed = (uint64_t)number(arguments, "--disturb-seed", 1),
                                   .disturb_gradient =
                                       cli_value(arguments, "--disturb-gradient") != NULL};
+    cli_ranks_begin();
     rung_status status = cli_load_config(context, arguments, arguments->words[0], &config);
     if (status == RUNG_OK)
         status = cli_context_create(arguments, rung_config_isa(config), &own);
     if (status == RUNG_OK)
         status = rung_block_run(own, config, &options, &json);
-    if (status == RUNG_OK)
+    if (status == RUNG_OK && json)
         printf("%s\n", json);
     free(json);
     rung_context_destroy(&own);
@@ -53,7 +54,8 @@ const cli_verb cli_verb_block = {
     .arguments = "CONFIG [KEY=VALUE ...]",
     .text = "Trains a few steps and prints what was measured as one JSON object: step time and its "
             "parts, samples/s, share of waiting for data, peak memory. The ladder runs its blocks "
-            "this way, each in a process of its own.",
+            "this way, each in a process of its own, or in several that ladder.launcher starts: of "
+            "processes of mpirun rank 0 prints.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

@@ -11,6 +11,18 @@ static void print_mib(uint64_t bytes)
     printf(" %10.1f", (double)bytes / (1 << 20));
 }
 
+// The parts of a device's memory.
+static void print_bytes(const rung_fit_bytes *b)
+{
+    print_mib(b->weights + b->buffers);
+    print_mib(b->gradients);
+    print_mib(b->optimizer);
+    print_mib(b->activations + b->statistics);
+    print_mib(b->workspace);
+    print_mib(b->communication);
+    print_mib(b->total);
+}
+
 // As train.precision names it.
 static const char *precision_name(rung_dtype dtype)
 {
@@ -21,12 +33,7 @@ static void print_row(const rung_fit_row *r)
 {
     printf("%7" PRId64 " %-9s %-14s", r->batch, precision_name(r->precision),
            rung_fit_way_name(r->way));
-    print_mib(r->weights + r->buffers);
-    print_mib(r->gradients);
-    print_mib(r->optimizer);
-    print_mib(r->activations + r->statistics);
-    print_mib(r->workspace);
-    print_mib(r->peak);
+    print_bytes(&r->most);
     print_mib(r->loader);
     print_mib(r->resident);
     if (r->seconds >= 0)
@@ -41,26 +48,60 @@ static void print_row(const rung_fit_row *r)
         printf("  does not fit\n");
 }
 
+static void print_head(const rung_fit *f)
+{
+    bool small = f->memory<1 << 30, several = f->device_count> 1;
+    if (several)
+        printf("%s, %s on %d devices, each", f->model, f->strategy, f->device_count);
+    else
+        printf("%s on %s", f->model, f->device);
+    printf(" with %d thread%s, %.2f %s of memory; sizes in MiB\n\n", f->threads,
+           f->threads == 1 ? "" : "s", (double)f->memory / (small ? 1 << 20 : 1 << 30),
+           small ? "MiB" : "GiB");
+    printf("%7s %-9s %-14s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "batch",
+           "precision", "way", "weights", "gradients", "optimizer", "activation", "workspace",
+           "exchange", "peak", "loader", "process", "ms/step", "samples/s");
+}
+
+// Each device at the configuration's batch, or the first that was looked at.
+static void print_devices(const rung_fit *f)
+{
+    int64_t row = 0;
+    for (int64_t i = f->count - 1; i >= 0; i--)
+        if (f->rows[i].batch == f->batch && f->rows[i].way == RUNG_FIT_KEEP &&
+            f->rows[i].precision == f->precisions[0])
+            row = i;
+    const rung_fit_row *r = &f->rows[row];
+    printf("\neach device, batch %" PRId64 ", %s, %s:\n%10s %10s %10s %10s %10s %10s %10s %10s  "
+           "device\n",
+           r->batch, precision_name(r->precision), rung_fit_way_name(r->way), "weights",
+           "gradients", "optimizer", "activation", "workspace", "exchange", "peak", "loader");
+    for (int d = 0; d < f->device_count; d++) {
+        const rung_fit_bytes *b = &f->bytes[row * f->device_count + d];
+        print_bytes(b);
+        print_mib(b->loader);
+        printf("  %s: %s%s\n", f->devices[d].name, f->devices[d].what,
+               d == r->device ? " (fullest)" : "");
+    }
+}
+
 static void print_fit(const rung_fit *f)
 {
-    bool small = f->memory < 1 << 30;
-    printf("%s on %s with %d thread%s, %.2f %s of memory; sizes in MiB\n\n", f->model, f->device,
-           f->threads, f->threads == 1 ? "" : "s", (double)f->memory / (small ? 1 << 20 : 1 << 30),
-           small ? "MiB" : "GiB");
-    printf("%7s %-9s %-14s %10s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "batch",
-           "precision", "way", "weights", "gradients", "optimizer", "activation", "workspace",
-           "peak", "loader", "process", "ms/step", "samples/s");
+    bool several = f->device_count > 1;
+    print_head(f);
     for (int64_t i = 0; i < f->count; i++)
         print_row(&f->rows[i]);
+    if (several)
+        print_devices(f);
     printf("\n");
     for (int p = 0; p < RUNG_FIT_PRECISIONS; p++)
         for (int way = 0; way < RUNG_FIT_WAYS; way++)
             printf("largest batch, %s, %-14s %8" PRId64 "\n", precision_name(f->precisions[p]),
                    rung_fit_way_name((rung_fit_way)way), f->largest[p][way]);
-    printf(
-        "\npeak is the device's; process adds what is resident already and the loader. Times are "
-        "of operators\nthat were measured one by one (%.1f s), scaled to each batch.\n",
-        f->measured_seconds);
+    printf("\npeak is %s; process adds what is resident already and the loader. Times are "
+           "of operators\nthat were measured one by one (%.1f s), scaled to each batch%s.\n",
+           several ? "that of the fullest device" : "the device's", f->measured_seconds,
+           several ? "; what devices exchange is not in them" : "");
 }
 
 static rung_status read_memory(const cli_arguments *arguments, rung_fit_options *o)
@@ -119,7 +160,9 @@ const cli_verb cli_verb_fit = {
         "float32 and in 16 bits, with everything kept and with recomputation: weights, "
         "gradients, optimizer, activations and workspace of the device, batches loaded ahead, the "
         "estimated time of a step, and "
-        "the largest batch that fits; of one that does not, the accumulation with which it would.",
+        "the largest batch that fits; of one that does not, the accumulation with which it would. "
+        "With several ranks or devices the table is of the fullest one, and a second table has "
+        "each replica, stage or server.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

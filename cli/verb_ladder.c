@@ -7,9 +7,12 @@
 #include "cli.h"
 #include "rung/ladder.h"
 
+enum { LEAST_WIDTH = 14 }; // of the first column
+
 typedef struct display {
     cli_line line;
     bool quiet;
+    int width; // of the names of rungs
 } display;
 
 static void on_progress(void *user, const char *line)
@@ -29,7 +32,7 @@ static void on_rung(void *user, const rung_rung *r)
     if (d->quiet)
         return;
     cli_line_clear(&d->line);
-    printf("%-14s %-8s", r->name, r->effect);
+    printf("%-*s %-8s", d->width, r->name, r->effect);
     if (r->measured) {
         printf(" %9.2f %9.0f %6.2fx %6.2fx %5.2f-%-5.2f %5.1f%%", r->step_ms, r->samples_per_s,
                r->gain_base, r->gain_prev, r->ci_low, r->ci_high, r->wait_share * 100);
@@ -42,7 +45,7 @@ static void on_rung(void *user, const rung_rung *r)
         printf(": %s", r->reason);
     printf("\n");
     if (*r->gate_detail && r->gate_passed)
-        printf("%23s %s\n", "", r->gate_detail);
+        printf("%*s %s\n", d->width + 9, "", r->gate_detail);
     fflush(stdout);
 }
 
@@ -54,10 +57,10 @@ static void on_notice(void *user, const char *line)
     fflush(stdout);
 }
 
-static void print_head(void)
+static void print_head(int width)
 {
-    printf("%-14s %-8s %9s %9s %7s %7s %11s %6s %9s  %s\n", "rung", "class", "ms/step", "samples/s",
-           "base", "before", "95 %", "wait", "memory", "verdict");
+    printf("%-*s %-8s %9s %9s %7s %7s %11s %6s %9s  %s\n", width, "rung", "class", "ms/step",
+           "samples/s", "base", "before", "95 %", "wait", "memory", "verdict");
     fflush(stdout);
 }
 
@@ -103,7 +106,7 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     static rung_ladder_result result;
     char chosen[4096], program[4096];
     const char *folder = cli_value(arguments, "--run");
-    display d = {cli_line_init(arguments->quiet), arguments->quiet};
+    display d = {.line = cli_line_init(arguments->quiet), .quiet = arguments->quiet};
     rung_ladder_observer observer = {&d, on_progress, on_notice, on_rung};
     if (!folder) {
         choose_run(chosen, sizeof chosen);
@@ -115,8 +118,10 @@ static rung_status run(rung_context *context, const cli_arguments *arguments)
     if (status == RUNG_OK)
         status = rung_config_check(config);
     if (status == RUNG_OK) {
+        int width = rung_ladder_name_width(config);
+        d.width = width > LEAST_WIDTH ? width : LEAST_WIDTH;
         if (!d.quiet)
-            print_head();
+            print_head(d.width);
         status = rung_ladder_run(context, config,
                                  &(rung_ladder_options){program, folder, &observer}, &result);
         cli_line_clear(&d.line);

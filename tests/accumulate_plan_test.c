@@ -98,6 +98,11 @@ static void gradients_are_added(void **state)
         assert_ok(rung_compile(w.graph, w.state, &o, &plain));
         o.accumulate = true;
         assert_ok(rung_compile(w.graph, w.state, &o, &adding));
+        char *text;
+        assert_ok(rung_plan_explain(adding, &text));
+        assert_int_equal(strstr(text, "adds to the gradients itself") != NULL,
+                         o.kernels == RUNG_KERNELS_OWN);
+        free(text);
         run(&w, plain, 1);
         float *second = kept(&w);
         run(&w, plain, 0);

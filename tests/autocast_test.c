@@ -504,6 +504,9 @@ static void refusals(void **state)
                  rung_compile(n.graph, n.state,
                               &(rung_compile_options){.batch = BATCH, .precision = RUNG_I32},
                               &plan));
+    // Configurations are checked without a context, too.
+    assert_int_equal(rung_compute_native(NULL, RUNG_BF16, NULL, 0),
+                     rung_compute_native(context, RUNG_BF16, NULL, 0));
     assert_false(rung_compute_native(context, RUNG_F16, why, sizeof why));
     assert_fails(RUNG_UNSUPPORTED, why,
                  rung_compile(n.graph, n.state,

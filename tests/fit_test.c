@@ -62,8 +62,11 @@ static void check(const network *n, const char *const *overrides, bool half, run
     print_message("%s, %s: predicted %lu, measured %lu\n", n->name, overrides[0],
                   (unsigned long)row->peak, (unsigned long)peak);
     assert_true(fabs((double)row->peak / (double)peak - 1) <= 0.01);
-    assert_int_equal(row->peak, row->weights + row->buffers + row->gradients + row->optimizer +
-                                    row->activations + row->workspace + row->statistics);
+    const rung_fit_bytes *b = &row->most;
+    assert_int_equal(row->peak, b->total);
+    assert_int_equal(b->total, b->weights + b->buffers + b->gradients + b->optimizer +
+                                   b->activations + b->workspace + b->statistics +
+                                   b->communication);
     assert_true(isnan(row->seconds));
     rung_fit_fini(&fit);
     rung_config_destroy(&config);

@@ -172,6 +172,9 @@ static void the_message_names_tensors_and_remedies(void **state)
     const char *message = rung_error_last()->message;
     print_message("%s\n", message);
     assert_non_null(strstr(message, "activations and workspace of a batch of 16 take "));
+    assert_non_null(strstr(message, "a batch of 16 takes "));
+    assert_non_null(strstr(message, " of the device (gradients 13.1 MiB, weights 13.1 MiB, "
+                                    "activations 9.8 MiB, workspace "));
     assert_non_null(strstr(message, "largest at the peak: "));
     assert_non_null(strstr(message, " (activations)"));
     assert_non_null(strstr(message, "[16, 50, 32, 32] 3.1 MiB"));

@@ -2,6 +2,7 @@
 // What plans make of normalization, dropout and pooling: refusals, aliases, fusion, shards.
 #include "testing.h"
 
+#include "base/philox.h"
 #include "graph/plan.h"
 #include "rung/nn.h"
 
@@ -197,6 +198,65 @@ static void residual_and_relu_are_fused(void **state)
     rung_graph_destroy(&g);
 }
 
+// A convolution takes a pooling and what follows it: the same bits as one after the other.
+static void pooling_is_fused(void **state)
+{
+    enum { SIZE = 16 * 9 * 10 };
+    static const rung_compile_options options = {.batch = 4,
+                                                 .training = true,
+                                                 .gradients = true,
+                                                 .layout = RUNG_LAYOUT_CHANNELS_LAST,
+                                                 .kernels = RUNG_KERNELS_OWN,
+                                                 .winograd = true};
+    (void)state;
+    rung_graph *g;
+    rung_state *s;
+    assert_ok(rung_graph_create(context, &g));
+    rung_value x = rung_input(g, "x", RUNG_F32, RUNG_SHAPE(RUNG_BATCH, 16, 9, 10));
+    rung_value y = rung_conv2d(g, x, "conv1", .out = 20, .kernel = 3, .pad = 1);
+    y = rung_relu(g, rung_max_pool2d(g, y, .kernel = 2));
+    y = rung_max_pool2d(g, rung_conv2d(g, y, "conv2", .out = 16, .kernel = 3, .pad = 1),
+                        .kernel = 2);
+    rung_value target = rung_input(g, "target", RUNG_F32, RUNG_SHAPE(RUNG_BATCH, 16, 2, 2));
+    rung_graph_loss(g, rung_mse_loss(g, y, target));
+    assert_ok(rung_state_create(g, device, &s));
+    assert_ok(rung_state_init(s, 3));
+    static float data[4 * SIZE], zeros[4 * 16 * 2 * 2];
+    rungi_random random = rungi_random_make(7, RUNGI_PURPOSE_TEST, 0, 0, 0);
+    for (int i = 0; i < 4 * SIZE; i++)
+        data[i] = (float)rungi_random_normal(&random, (uint64_t)i);
+    float losses[2], *grads[2];
+    for (int fuse = 0; fuse < 2; fuse++) {
+        rung_compile_options o = options;
+        rung_plan *plan;
+        o.fuse = fuse;
+        assert_ok(rung_compile(g, s, &o, &plan));
+        assert_ok(rung_plan_bind(plan, "x", data));
+        assert_ok(rung_plan_bind(plan, "target", zeros));
+        assert_ok(rung_plan_forward(plan));
+        assert_ok(rung_plan_backward(plan));
+        assert_ok(rung_plan_loss(plan, &losses[fuse]));
+        size_t bytes = (size_t)s->flat_size * sizeof(float);
+        grads[fuse] = memcpy(malloc(bytes), s->grads, bytes);
+        char *text;
+        assert_ok(rung_plan_explain(plan, &text));
+        assert_int_equal(count_text(text, "conv2d.forward + max_pool2d (max_pool2d_"), 2 * fuse);
+        assert_int_equal(count_text(text, ") + relu (relu_1)"), fuse);
+        assert_int_equal(count_text(text, "conv2d.backward_weight + max_pool2d (max_pool2d_"),
+                         2 * fuse);
+        assert_int_equal(count_text(text, "conv2d.backward_data + max_pool2d (max_pool2d_"), fuse);
+        assert_int_equal(count_text(text, "max_pool2d.backward"), fuse ? 0 : 2);
+        free(text);
+        rung_plan_destroy(&plan);
+    }
+    assert_true(losses[0] > 0 && losses[0] == losses[1]);
+    assert_memory_equal(grads[0], grads[1], (size_t)s->flat_size * sizeof(float));
+    free(grads[0]);
+    free(grads[1]);
+    rung_state_destroy(&s);
+    rung_graph_destroy(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +265,7 @@ int main(void)
         cmocka_unit_test(dropout_drops_value_and_gradient_alike),
         cmocka_unit_test(shards_share_an_arena),
         cmocka_unit_test(residual_and_relu_are_fused),
+        cmocka_unit_test(pooling_is_fused),
     };
     if (rung_context_create(NULL, &context) != RUNG_OK ||
         rung_device_create(context, "cpu:0", &(rung_device_options){.threads = 2}, &device) !=

@@ -5,7 +5,7 @@
 //   reference
 //   3. guard bytes around all operands, inputs left alone, equal bits in two runs, in place and
 //   (own kernels) for another number of threads; integer hidden outputs equal to the reference's
-//   4. kernels that fuse: a ReLU applied to the output
+//   4. kernels that fuse: a ReLU applied to the output; kernels that add: gradients added to others
 #include "testing.h"
 
 #include <math.h>
@@ -272,6 +272,38 @@ static void check_fused(rungi_trial *t, const rungi_query *q, const rungi_trial 
     free(kept);
 }
 
+static float before_adding(int64_t k)
+{
+    return (float)(k % 7 - 3) * 0.37f;
+}
+
+// Gradients added to others: the bits of an addition afterwards. `bits`: what the kernel stores.
+static void check_adds(rungi_trial *t, const rungi_query *q, const rungi_kernel *kernel,
+                       const char *bits)
+{
+    rungi_query adding = *q;
+    adding.adds = true;
+    if (!kernel->adds)
+        return;
+    for (int i = 0; i < t->n_in; i++)
+        for (int64_t k = 0; q->gin[i].buffer >= 0 && k < rungi_operand_count(&q->gin[i]); k++)
+            ((float *)t->ptr[q->gin[i].buffer])[k] = before_adding(k);
+    assert_ok(rungi_trial_run(t, &adding, kernel, 1));
+    for (int i = 0; i < t->n_in; i++) {
+        if (q->gin[i].buffer < 0)
+            continue;
+        const float *seen = t->ptr[q->gin[i].buffer], *stored = (const void *)bits;
+        for (int64_t k = 0; k < rungi_operand_count(&q->gin[i]); k++)
+            if (seen[k] != before_adding(k) + stored[k])
+                fail_msg("%s '%s': kernel %s adds %.9g to %.9g and gets %.9g", t->op->name,
+                         t->which->name, kernel->name, stored[k], before_adding(k), seen[k]);
+        bits += rungi_operand_bytes(&q->gin[i]);
+    }
+    if (!rungi_trial_guards(t))
+        fail_msg("%s '%s': kernel %s, adding, wrote beside its operands", t->op->name,
+                 t->which->name, kernel->name);
+}
+
 static void check_kernel(rungi_trial *t, const rungi_query *q, const rungi_trial *truth,
                          const rungi_kernel *kernel)
 {
@@ -297,6 +329,8 @@ static void check_kernel(rungi_trial *t, const rungi_query *q, const rungi_trial
         check_threads(t, q, kernel, first, size);
     if (q->pass == RUNGI_FORWARD)
         check_fused(t, q, truth, kernel);
+    else
+        check_adds(t, q, kernel, first);
     free(first);
     free(second);
 }

@@ -179,6 +179,15 @@ static void what_does_not_fit(void **state)
         {{PIPELINE, "train.ranks=2", "ddp.sync_batch_norm=true"}, "is for replicas"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[conv1, fc1]"}, "names 2 layers"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[fc9]"}, "no layer matches 'fc9'"},
+        {{PIPELINE, "train.ranks=2", "pipeline.placement=['fc*']"}, "has 'fc*': write a pattern"},
+        {{PIPELINE, "train.ranks=2", "pipeline.placement=['fc*: 2']"}, "on stage 2; of 2 ranks"},
+        {{PIPELINE, "train.ranks=2", "pipeline.placement=['fc*: 1', 'x*: 1']"}, "placed by 'x*'"},
+        {{PIPELINE, "train.ranks=2", "pipeline.placement=['conv2: 1', 'fc1: 0']"},
+         "fc1 would go back to stage 0 ('fc1')"},
+        {{PIPELINE, "train.ranks=3", "pipeline.placement=['fc*: 2']"}, "stage 1 has no layer"},
+        {{PIPELINE, "train.ranks=2", "pipeline.placement=['fc*: 1']",
+          "pipeline.split_points=[fc1]"},
+         "pipeline.placement: cannot be combined"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[conv1]"}, "none the network's first"},
         {{PIPELINE, "train.ranks=3", "pipeline.split_points=[fc1, conv2]"}, "in their order"},
         {{PIPELINE, "train.ranks=2", "pipeline.split_points=[auto, fc1]"}, "stands alone"},
@@ -204,12 +213,39 @@ static void what_does_not_fit(void **state)
     rung_context_destroy(&context);
 }
 
+// Layers are where their patterns say, by number or by device, which is where split points would
+// put them: the same stages and bits.
+static void placed_layers(void **state)
+{
+    test_folder *folder = *state;
+    training_log log;
+    rung_context *context = training_context(&log);
+    const char *const ways[] = {
+        "pipeline.split_points=[conv2, fc1]", "pipeline.placement=['conv2: 1', 'fc*: 2']",
+        "pipeline.placement=['conv1: cpu:0', 'conv2: cpu:1', 'fc*: cpu:2']"};
+    for (int i = 0; i < 3; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "way%d", i);
+        assert_ok(training_run(
+            context, DATA,
+            (const char *const[]){PIPELINE, "train.ranks=3", "train.epochs=1", ways[i], NULL},
+            test_path(folder, run), NULL));
+        if (i)
+            assert_same_bits(test_path(folder, "way0"), test_path(folder, run));
+    }
+    rung_context_destroy(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(stages_give_the_bits_of_one_device),    IN_FOLDER(schedules_agree),
-        IN_FOLDER(another_number_of_stages_goes_on),      IN_FOLDER(frozen_stages),
-        cmocka_unit_test(a_stage_that_diverges_is_named), cmocka_unit_test(what_does_not_fit),
+        IN_FOLDER(stages_give_the_bits_of_one_device),
+        IN_FOLDER(schedules_agree),
+        IN_FOLDER(another_number_of_stages_goes_on),
+        IN_FOLDER(frozen_stages),
+        IN_FOLDER(placed_layers),
+        cmocka_unit_test(a_stage_that_diverges_is_named),
+        cmocka_unit_test(what_does_not_fit),
     };
     return RUN_TESTS(tests);
 }

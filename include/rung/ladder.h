@@ -105,12 +105,16 @@ typedef struct rung_block_options {
 } rung_block_options;
 
 // Runs one block in this process and gives what was measured as a JSON object, freed with free():
-// what `rung block` prints.
+// what `rung block` prints. Of several processes that mpirun or srun has started all take part, and
+// that of rank 0 tells; the others get NULL.
 RUNG_API rung_status rung_block_run(rung_context *context, const rung_config *config,
                                     const rung_block_options *options, char **json_out);
 
 // Whether the rungs exist: names in order; NULL past the last.
 RUNG_API const char *rung_ladder_rung_name(int index);
+// Letters of the longest name of those that this configuration's ladder will try, the base's
+// included: the width of a column.
+RUNG_API int rung_ladder_name_width(const rung_config *config);
 RUNG_API const char *rung_ladder_rung_about(int index);
 
 #ifdef __cplusplus

@@ -45,8 +45,8 @@ typedef enum rung_compute {
     RUNG_COMPUTE_STORAGE, // kept in 16 bits, computed with in float32
 } rung_compute;
 
-// Can this processor compute natively in that precision? If not, `why` (size bytes, may be NULL)
-// says what is missing.
+// Can this processor, or what of it the context may use (NULL: all), compute natively in that
+// precision? If not, `why` (size bytes, may be NULL) says what is missing.
 RUNG_API bool rung_compute_native(const rung_context *context, rung_dtype precision, char *why,
                                   size_t size);
 

@@ -27,6 +27,23 @@ int rungi_ps_hosted(int ranks, int servers, int rank)
     return -1;
 }
 
+// Floats of the largest range.
+static int64_t room_of(int64_t size, int servers)
+{
+    return (rungi_ps_range(size, servers, 0).count + 15) / 16 * 16;
+}
+
+rungi_ps_memory rungi_ps_memory_of(int64_t size, int servers, int states)
+{
+    uint64_t range = (uint64_t)room_of(size, servers) * sizeof(float);
+    return (rungi_ps_memory){range, range * (uint64_t)states, sizeof(rungi_ps_block)};
+}
+
+void *rungi_ps_own(rungi_ps *ps)
+{
+    return ps->own;
+}
+
 // ---- life -------------------------------------------------------------------------------------
 
 static rung_status find_blocks(rungi_ps *ps, uint64_t bytes)
@@ -55,9 +72,9 @@ static rung_status make(rungi_ps *ps)
                "%d servers for %d ranks: one lives with each rank at most", o->servers, ps->ranks);
     RUNG_CHECK(o->size >= 1 && o->states >= 0 && o->states <= RUNGI_PS_STATES, RUNG_INVALID,
                "a parameter server of %" PRId64 " floats with %d states", o->size, o->states);
-    ps->room = (rungi_ps_range_of(ps, 0).count + 15) / 16 * 16;
-    uint64_t floats = (uint64_t)ps->room * (uint64_t)(1 + o->states);
-    uint64_t bytes = sizeof(rungi_ps_block) + floats * sizeof(float);
+    ps->room = room_of(o->size, o->servers);
+    rungi_ps_memory m = rungi_ps_memory_of(o->size, o->servers, o->states);
+    uint64_t bytes = m.weights + m.states + m.rest;
     ps->blocks = calloc((size_t)ps->ranks, sizeof(rungi_ps_block *));
     RUNG_CHECK(ps->blocks, RUNG_NO_MEMORY, "no memory for a parameter server");
     void *own;

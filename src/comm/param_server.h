@@ -75,6 +75,13 @@ bool rungi_ps_is_near(const rungi_ps *ps, int server);
 // State buffer `index` of a server, of its range, in memory that all of its machine see: zeros at
 // first. NULL where the server is not near.
 float *rungi_ps_state(const rungi_ps *ps, int server, int index);
+// What a parameter server of such a setup has of each rank's memory (as much for all of them): room
+// for the largest range and its states, and what is beside these. And where it lies.
+typedef struct rungi_ps_memory {
+    uint64_t weights, states, rest;
+} rungi_ps_memory;
+rungi_ps_memory rungi_ps_memory_of(int64_t size, int servers, int states);
+void *rungi_ps_own(rungi_ps *ps);
 
 // Begins a phase: hosts take their ranges from `params`, all workers' clocks become `clock`.
 rung_status rungi_ps_open(rungi_ps *ps, const float *params, int64_t clock);

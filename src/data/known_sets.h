@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rung/context.h"
+#include "data/memory_source.h"
 
 enum { RUNGI_KNOWN_CLASSES = 10 };
 
@@ -28,11 +28,19 @@ typedef struct rungi_known_files {
     int64_t count;
 } rungi_known_files;
 
-// Tells which known set the files belong to (by `name` if not NULL, else by a checksum that fits
-// or a folder called like the set) and warns in the log of each file that differs from it.
-// *set_out is NULL when they belong to none.
+// Tells which known set the files belong to: by `name` if not NULL, else by the checksum of their
+// labels (that of the images is not looked at) or a folder called like the set. *set_out is NULL
+// when they belong to none.
 // Errors: RUNG_CONFIG when no set is called `name`.
-rung_status rungi_known_set_check(rung_context *context, const char *name,
-                                  const rungi_known_files *files, const rungi_known_set **set_out);
+rung_status rungi_known_set_find(const char *name, const rungi_known_files *files,
+                                 const rungi_known_set **set_out);
+// Could so many images be those of a known set?
+bool rungi_known_set_count(int64_t count);
+// Computes the checksum of the images and warns in the log of each file that differs from the set;
+// without one (NULL), of the labels beside images that are a known set's. While training begins:
+// the images are many. `images` (`size` bytes) lie in `memory`, whose end waits for this.
+rung_status rungi_known_set_later(rung_context *context, const rungi_known_set *set,
+                                  const rungi_known_files *files, const void *images, size_t size,
+                                  rungi_memory_source *memory);
 
 #endif

@@ -42,6 +42,10 @@ static void describe(void *self, int64_t index, char *out, size_t size)
 static void destroy(rung_source *source)
 {
     rungi_memory_source *memory = (rungi_memory_source *)source;
+    (void)rungi_thread_join(&memory->later);
+    free(memory->later_arg);
+    if (memory->mapped)
+        munmap(memory->mapped, memory->mapped_bytes);
     for (size_t i = 0; i < memory->owned.count; i++)
         free(memory->owned.data[i]);
     rungi_array_fini(&memory->owned);
@@ -69,6 +73,24 @@ void rungi_memory_source_drop(rungi_memory_source **memory)
     if (*memory)
         destroy(&(*memory)->source);
     *memory = NULL;
+}
+
+rung_status rungi_memory_source_own_map(rungi_memory_source *memory, void *data, size_t bytes)
+{
+    if (memory->mapped) {
+        munmap(data, bytes);
+        return RUNG_FAIL(RUNG_INTERNAL, "a source has one mapping");
+    }
+    memory->mapped = data;
+    memory->mapped_bytes = bytes;
+    return RUNG_OK;
+}
+
+void rungi_memory_source_later(rungi_memory_source *memory, rungi_thread_fn fn, void *arg)
+{
+    memory->later_arg = arg;
+    if (rungi_thread_start(&memory->later, "rung-verify", fn, arg) != RUNG_OK)
+        (void)fn(arg);
 }
 
 rung_status rungi_memory_source_field(rungi_memory_source *memory, const char *name,

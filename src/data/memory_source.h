@@ -5,6 +5,7 @@
 #define RUNGI_DATA_MEMORY_SOURCE_H
 
 #include "base/array.h"
+#include "base/thread.h"
 #include "rung/data.h"
 
 typedef struct rungi_memory_field {
@@ -22,6 +23,10 @@ typedef struct rungi_memory_source {
     rung_source source; // first: a rung_source * is a rungi_memory_source *
     rungi_memory_field fields[RUNG_MAX_FIELDS];
     RUNGI_ARRAY(void *) owned;
+    void *mapped; // of a file, or NULL
+    size_t mapped_bytes;
+    rungi_thread later;
+    void *later_arg;
     RUNGI_ARRAY(rungi_memory_file) files; // in order; empty: samples have no file
 } rungi_memory_source;
 
@@ -42,6 +47,13 @@ void *rungi_memory_source_block(size_t size);
 
 // Hands `block` (from malloc) to the source; on failure frees it.
 rung_status rungi_memory_source_own(rungi_memory_source *memory, void *block);
+
+// Hands a mapping to the source, which has one at most; on failure unmaps it.
+rung_status rungi_memory_source_own_map(rungi_memory_source *memory, void *data, size_t bytes);
+
+// Runs fn(arg) beside what follows; the source's end waits for it, and frees `arg` with free(), at
+// once where no thread can be had, after running it. What fn returns is not looked at. Once.
+void rungi_memory_source_later(rungi_memory_source *memory, rungi_thread_fn fn, void *arg);
 
 // Says that samples from `first` on come from the file `path`.
 rung_status rungi_memory_source_file(rungi_memory_source *memory, const char *path, int64_t first);

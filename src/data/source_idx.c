@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -21,6 +22,7 @@ enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803, REST_LIMIT = 1 << 20 };
 typedef struct idx_file {
     int64_t dim[3];
     unsigned char *bytes; // the whole file, uncompressed
+    bool mapped;          // from a mapping of it; else from malloc
     size_t header, size;
 } idx_file;
 
@@ -86,6 +88,33 @@ static rung_status read_header(rungi_datafile *file, uint32_t magic, idx_file *i
     return RUNG_OK;
 }
 
+// Large files that are not compressed are read where they lie, when they are needed: the first
+// step does not wait for all of them. (As with packs, nobody may cut them meanwhile.)
+static bool map_file(const rungi_datafile *file, idx_file *idx)
+{
+    enum { LEAST = 1 << 20 };
+    if (file->gzip || idx->size < LEAST)
+        return false;
+    void *data = mmap(NULL, idx->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    idx->mapped = data != MAP_FAILED;
+    idx->bytes = idx->mapped ? data : NULL;
+    return idx->mapped;
+}
+
+static void drop(const idx_file *idx)
+{
+    if (idx->mapped)
+        munmap(idx->bytes, idx->size);
+    else
+        free(idx->bytes);
+}
+
+static rung_status own(rungi_memory_source *memory, const idx_file *idx)
+{
+    return idx->mapped ? rungi_memory_source_own_map(memory, idx->bytes, idx->size)
+                       : rungi_memory_source_own(memory, idx->bytes);
+}
+
 // Reads and checks a whole file. Nothing is allocated on the word of a header alone: the file must
 // be able to hold it.
 static rung_status read_idx(const char *path, uint32_t magic, idx_file *idx_out)
@@ -109,6 +138,8 @@ static rung_status read_idx(const char *path, uint32_t magic, idx_file *idx_out)
         goto close_file;
     }
     idx.size = (size_t)expected;
+    if (map_file(&file, &idx))
+        goto whole;
     idx.bytes = rungi_memory_source_block(idx.size);
     if (!idx.bytes) {
         status =
@@ -200,17 +231,35 @@ static rung_status find_files(const rung_idx_options *options, char images[PATH_
     return find_file(options->path, test ? "t10k" : "train", "labels", 1, labels);
 }
 
+// Labels are small, and all of them are looked at: they need no mapping.
+static rung_status read_labels(const char *path, rungi_memory_source *memory, idx_file *labels)
+{
+    RUNG_TRY(read_idx(path, MAGIC_LABELS, labels));
+    if (!labels->mapped)
+        return rungi_memory_source_own(memory, labels->bytes);
+    unsigned char *copy = rungi_memory_source_block(labels->size);
+    if (copy)
+        memcpy(copy, labels->bytes, labels->size);
+    drop(labels);
+    labels->mapped = false;
+    labels->bytes = copy;
+    RUNG_CHECK(copy, RUNG_NO_MEMORY, "%s: no memory for its labels", path);
+    return rungi_memory_source_own(memory, copy);
+}
+
 static rung_status check_known(rung_context *context, const rung_idx_options *options,
                                const char *images_path, const char *labels_path,
                                const idx_file *images, const idx_file *labels,
-                               const rungi_known_set **set_out)
+                               rungi_memory_source *memory, const rungi_known_set **set_out)
 {
     rungi_known_files files = {.images_path = images_path,
                                .labels_path = labels_path,
-                               .images = XXH3_64bits(images->bytes, images->size),
                                .labels = XXH3_64bits(labels->bytes, labels->size),
                                .count = images->dim[0]};
-    return rungi_known_set_check(context, options->known, &files, set_out);
+    RUNG_TRY(rungi_known_set_find(options->known, &files, set_out));
+    if (!*set_out && !rungi_known_set_count(files.count))
+        return RUNG_OK;
+    return rungi_known_set_later(context, *set_out, &files, images->bytes, images->size, memory);
 }
 
 // Reads both files into `memory`, which owns all that is read at once.
@@ -225,16 +274,16 @@ static rung_status fill(rung_context *context, const rung_idx_options *options,
     RUNG_CHECK(classes >= 1 && classes <= 256, RUNG_INVALID,
                "idx: classes is %d, must be 1 to 256 (labels are bytes)", classes);
     RUNG_TRY(read_idx(images_path, MAGIC_IMAGES, &images));
-    RUNG_TRY(rungi_memory_source_own(memory, images.bytes));
-    RUNG_TRY(read_idx(labels_path, MAGIC_LABELS, &labels));
-    RUNG_TRY(rungi_memory_source_own(memory, labels.bytes));
+    RUNG_TRY(own(memory, &images));
+    RUNG_TRY(read_labels(labels_path, memory, &labels));
     RUNG_CHECK(images.dim[0] == labels.dim[0], RUNG_DATA,
                "%s holds %" PRId64 " images but %s holds %" PRId64
                " labels: they do not belong together",
                images_path, images.dim[0], labels_path, labels.dim[0]);
     RUNG_TRY(convert_labels(labels_path, &labels, classes, &numbers));
     RUNG_TRY(rungi_memory_source_own(memory, numbers));
-    RUNG_TRY(check_known(context, options, images_path, labels_path, &images, &labels, &set));
+    RUNG_TRY(
+        check_known(context, options, images_path, labels_path, &images, &labels, memory, &set));
 
     rung_shape shape = RUNG_SHAPE(1, images.dim[1], images.dim[2]);
     RUNG_TRY(rungi_memory_source_field(memory, "image", RUNG_U8, shape, RUNG_PIXELS_CHW,
@@ -286,6 +335,6 @@ rung_status rung_idx_image(const char *path, int64_t row, rung_image *image_out)
         *image_out = (rung_image){
             .width = (int)file.dim[2], .height = (int)file.dim[1], .channels = 1, .pixels = copy};
     }
-    free(file.bytes);
+    drop(&file);
     return status;
 }

@@ -20,7 +20,8 @@ typedef enum rungi_work_kind { RUNGI_WORK_OP, RUNGI_WORK_COPY, RUNGI_WORK_MARK }
 
 typedef struct rungi_device_backend {
     rungi_device_kind kind;
-    rung_status (*alloc)(rung_device *device, uint64_t bytes, void **data_out);
+    // *zero_out: are the contents zero?
+    rung_status (*alloc)(rung_device *device, uint64_t bytes, bool *zero_out, void **data_out);
     void (*free)(rung_device *device, void *data, uint64_t bytes);
     rung_status (*stream_create)(rung_device *device, rung_stream **stream_out);
     void (*stream_destroy)(rung_stream *stream);
@@ -48,6 +49,15 @@ struct rung_device {
     struct rungi_block *cache;  // freed ones
 };
 
+// Enters memory into the device's account that is allocated elsewhere (of a communicator), and
+// takes it off again, before it is freed. Errors: RUNG_NO_MEMORY beyond the cap, as
+// rung_device_alloc.
+rung_status rungi_device_adopt(rung_device *device, void *data, uint64_t bytes, const char *what);
+void rungi_device_disown(rung_device *device, void *data);
+// As rung_device_alloc, with zeros. Of large blocks that come from the system these are pages that
+// have not been touched yet: what is not used until the first step does not hold up its beginning.
+rung_status rungi_device_alloc_zero(rung_device *device, uint64_t bytes, const char *what,
+                                    void **data_out);
 // Frees without caching.
 void rungi_device_free_now(rung_device *device, void *data);
 // Sets the cap; what is reserved beyond it stays.

@@ -32,6 +32,8 @@ typedef struct rungi_block {
     uint64_t bytes;    // asked for
     uint64_t capacity; // of the block
     char what[48];
+    bool foreign; // adopted: not to be freed here
+    bool zero;    // new from the system, and zero
     struct rungi_block *next;
 } rungi_block;
 
@@ -125,7 +127,7 @@ static bool make_block(rung_device *device, uint64_t bytes, rungi_block *block)
 {
     block->capacity = bytes;
     return fits_cap(device, bytes) &&
-           device->backend->alloc(device, bytes, &block->data) == RUNG_OK;
+           device->backend->alloc(device, bytes, &block->zero, &block->data) == RUNG_OK;
 }
 
 // From the cache, or new; NULL when there is no room.
@@ -147,8 +149,20 @@ static rungi_block *find_block(rung_device *device, uint64_t bytes)
     return NULL;
 }
 
-rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
-                              void **data_out)
+static void enter(rung_device *device, rungi_block *block, uint64_t bytes, const char *what)
+{
+    block->bytes = bytes;
+    snprintf(block->what, sizeof block->what, "%s", what);
+    block->next = device->blocks;
+    device->blocks = block;
+    device->memory.live += bytes;
+    device->memory.active += block->capacity;
+    device->memory.allocations++;
+    count(device);
+}
+
+static rung_status allocate(rung_device *device, uint64_t bytes, const char *what, bool *zero_out,
+                            void **data_out)
 {
     if (bytes == 0)
         bytes = 1;
@@ -156,20 +170,56 @@ rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *w
     rung_memory_stats *m = &device->memory, before = *m;
     rungi_block *block = find_block(device, bytes);
     if (block) {
-        block->bytes = bytes;
-        snprintf(block->what, sizeof block->what, "%s", what);
-        block->next = device->blocks;
-        device->blocks = block;
-        m->live += bytes;
-        m->active += block->capacity;
-        m->allocations++;
-        count(device);
+        enter(device, block, bytes, what);
+        *zero_out = block->zero;
         *data_out = block->data;
+        block->zero = false; // from now on others write to it
     } else {
         m->failures++;
     }
     pthread_mutex_unlock(&device->lock);
     return block ? RUNG_OK : refuse(device, bytes, what, &before);
+}
+
+rung_status rungi_device_adopt(rung_device *device, void *data, uint64_t bytes, const char *what)
+{
+    rungi_block *block = calloc(1, sizeof *block);
+    RUNG_CHECK(block, RUNG_NO_MEMORY, "no memory for a device's account");
+    *block = (rungi_block){.data = data, .capacity = bytes, .foreign = true};
+    pthread_mutex_lock(&device->lock);
+    rung_memory_stats before = device->memory;
+    bool fits = fits_cap(device, bytes);
+    if (!fits && device->cache) {
+        device->memory.retries++;
+        release(device);
+        fits = fits_cap(device, bytes);
+    }
+    if (fits)
+        enter(device, block, bytes, what);
+    else
+        device->memory.failures++;
+    pthread_mutex_unlock(&device->lock);
+    if (fits)
+        return RUNG_OK;
+    free(block);
+    return refuse(device, bytes, what, &before);
+}
+
+rung_status rung_device_alloc(rung_device *device, uint64_t bytes, const char *what,
+                              void **data_out)
+{
+    bool zero;
+    return allocate(device, bytes, what, &zero, data_out);
+}
+
+rung_status rungi_device_alloc_zero(rung_device *device, uint64_t bytes, const char *what,
+                                    void **data_out)
+{
+    bool zero = false;
+    RUNG_TRY(allocate(device, bytes, what, &zero, data_out));
+    if (!zero)
+        memset(*data_out, 0, bytes);
+    return RUNG_OK;
 }
 
 static void free_block(rung_device *device, void *data, bool keep)
@@ -187,7 +237,9 @@ static void free_block(rung_device *device, void *data, bool keep)
     *link = block->next;
     device->memory.live -= block->bytes;
     device->memory.active -= block->capacity;
-    if (keep) {
+    if (block->foreign) {
+        free(block);
+    } else if (keep) {
         if (FILLED)
             memset(block->data, FREED, block->capacity);
         ASAN_POISON_MEMORY_REGION(block->data, block->capacity);
@@ -217,6 +269,11 @@ void rungi_device_free_now(rung_device *device, void *data)
     pthread_mutex_lock(&device->lock);
     free_block(device, data, false);
     pthread_mutex_unlock(&device->lock);
+}
+
+void rungi_device_disown(rung_device *device, void *data)
+{
+    rungi_device_free_now(device, data);
 }
 
 void rungi_device_memory_fini(rung_device *device)

@@ -98,13 +98,9 @@ static void draw_head(stack *s)
 static void draw_axes(stack *s)
 {
     double bottom = s->height - PAD - 38;
-    s->y = (rungi_svg_axis){.low = 0, .high = s->peak_sum > 0 ? s->peak_sum : 1};
+    // To the peak and no further: rounded up, a third of the plot may be empty.
+    s->y = (rungi_svg_axis){.low = 0, .high = s->peak_sum > 0 ? 1.02 * s->peak_sum : 1};
     rungi_svg_ticks(&s->y, (int)((bottom - s->top) / 52), false);
-    if (s->y.count >= 2) {
-        double step = s->y.tick[1] - s->y.tick[0];
-        s->y.high = ceil(s->y.high / step - 1e-6) * step;
-        rungi_svg_ticks(&s->y, (int)((bottom - s->top) / 52), false);
-    }
     s->y.from = bottom;
     s->y.to = s->top;
     s->x = (rungi_svg_axis){.low = 0, .high = (double)s->chart->points};

@@ -4,6 +4,7 @@
 // is slower than in float32: so there is none.
 #include <stdio.h>
 
+#include "base/context.h"
 #include "rung/plan.h"
 
 static bool refuse(char *why, size_t size, const char *reason)
@@ -18,7 +19,7 @@ bool rung_compute_native(const rung_context *context, rung_dtype precision, char
     if (precision != RUNG_BF16)
         return refuse(why, size, "no kernel computes in float16 on a CPU");
 #if defined(__x86_64__)
-    if (rung_context_isa(context) < RUNG_ISA_AVX512)
+    if ((context ? rung_context_isa(context) : rungi_cpu_isa()) < RUNG_ISA_AVX512)
         return refuse(why, size, "this CPU, or device.isa, has no AVX-512 with bf16 dot products");
     if (__builtin_cpu_supports("avx512bf16"))
         return true;

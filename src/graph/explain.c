@@ -75,6 +75,8 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     if (s->updates >= 0)
         rungi_string_add(out, "\n        updates %s itself, unless its gradient is wanted",
                          p->graph->values.data[p->tensors.data[s->updates].value].name);
+    if (q->adds)
+        rungi_string_add(out, "\n        adds to the gradients itself");
     if (s->refusals)
         rungi_string_add(out, "\n        refused: %s", s->refusals);
     rungi_string_add(out, "\n");

@@ -74,7 +74,12 @@ static rung_status select_step(rung_plan *p, rungi_step *step)
         RUNG_TRY(tune(p, step, &halves, &step->kernel));
     RUNG_CHECK(step->kernel, RUNG_UNSUPPORTED, "layer %s: no kernel of %s for %s can run here (%s)",
                layer, step->q.op->name, rungi_query_pass(&step->q)->name, rungi_string_text(&log));
-    RUNG_TRY(wrap(p, step, &halves));
+    return wrap(p, step, &halves);
+}
+
+static rung_status prepare_step(rung_plan *p, rungi_step *step)
+{
+    const char *layer = p->graph->nodes.data[step->q.node].name;
     if (step->kernel->create && step->kernel->create(&step->q, &step->setup) != RUNG_OK)
         return rungi_fail_prefix("layer %s (%s)", layer, step->kernel->name);
     return add_workspace(p, step);
@@ -85,5 +90,8 @@ rung_status rungi_plan_select(rung_plan *p)
     rungi_threads_use(p->options.threads);
     for (size_t i = 0; i < p->steps.count; i++)
         RUNG_TRY(select_step(p, &p->steps.data[i]));
+    RUNG_TRY(rungi_plan_accumulate(p));
+    for (size_t i = 0; i < p->steps.count; i++)
+        RUNG_TRY(prepare_step(p, &p->steps.data[i]));
     return RUNG_OK;
 }

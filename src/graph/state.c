@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "device/device.h"
 
 enum { ALIGN_FLOATS = 16, ALIGN_BYTES = 64 };
 
@@ -105,14 +106,12 @@ rung_status rung_state_create(const rung_graph *graph, rung_device *device, rung
     rung_status status;
     RUNG_TRY(rungi_state_describe(graph, device, &s));
     uint64_t bytes = (uint64_t)s->flat_size * sizeof(float);
-    RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "parameters", (void **)&s->params));
-    RUNG_TRY_GOTO(undo, rung_device_alloc(device, bytes, "gradients", (void **)&s->own_grads));
-    RUNG_TRY_GOTO(undo, rung_device_alloc(device, (uint64_t)s->buffer_bytes, "buffers",
-                                          (void **)&s->buffers));
+    RUNG_TRY_GOTO(undo, rungi_device_alloc_zero(device, bytes, "parameters", (void **)&s->params));
+    RUNG_TRY_GOTO(undo,
+                  rungi_device_alloc_zero(device, bytes, "gradients", (void **)&s->own_grads));
+    RUNG_TRY_GOTO(undo, rungi_device_alloc_zero(device, (uint64_t)s->buffer_bytes, "buffers",
+                                                (void **)&s->buffers));
     s->grads = s->own_grads;
-    memset(s->params, 0, bytes);
-    memset(s->grads, 0, bytes);
-    memset(s->buffers, 0, (size_t)s->buffer_bytes);
     *state_out = s;
     return RUNG_OK;
 undo:

@@ -16,11 +16,13 @@ enum { CANDIDATES = 8, RUNS = 5, FILE_LIMIT = 16 << 20 };
 
 typedef struct choice {
     char *work, *kernel;
+    bool used; // asked for
 } choice;
 
 struct rung_tuning {
     RUNGI_ARRAY(choice) choices;
-    int measured;
+    int measured, taken;
+    bool frozen;
 };
 
 rung_status rung_tuning_create(rung_tuning **tuning_out)
@@ -52,17 +54,17 @@ int rung_tuning_count(const rung_tuning *tuning, int *measured_out)
     return (int)tuning->choices.count;
 }
 
-static const char *find(const rung_tuning *t, const char *work)
+static choice *find(const rung_tuning *t, const char *work)
 {
     for (size_t i = 0; i < t->choices.count; i++)
         if (strcmp(t->choices.data[i].work, work) == 0)
-            return t->choices.data[i].kernel;
+            return &t->choices.data[i];
     return NULL;
 }
 
 static rung_status add(rung_tuning *t, const char *work, const char *kernel)
 {
-    choice c = {strdup(work), strdup(kernel)};
+    choice c = {.work = strdup(work), .kernel = strdup(kernel)};
     if (c.work && c.kernel && rungi_array_push(&t->choices, c))
         return RUNG_OK;
     free(c.work);
@@ -125,6 +127,49 @@ rung_status rung_tuning_save(const rung_tuning *tuning, const char *path)
     json_object_set_new(root, "choices", choices);
     rung_status status = rungi_json_save(path, root);
     json_decref(root);
+    return status;
+}
+
+// ---- of several ranks -------------------------------------------------------------------------
+
+void rungi_tuning_freeze(rung_tuning *t)
+{
+    t->frozen = true;
+}
+
+bool rungi_tuning_grew(const rung_tuning *t)
+{
+    return t->measured || t->taken;
+}
+
+void rungi_tuning_give(const rung_tuning *t, bool used, rungi_string *out)
+{
+    for (size_t i = 0; i < t->choices.count; i++) {
+        const choice *c = &t->choices.data[i];
+        if (c->used || !used)
+            rungi_string_add(out, "%s\t%s\n", c->work, c->kernel);
+    }
+}
+
+rung_status rungi_tuning_take(rung_tuning *t, const char *text, bool used)
+{
+    char *copy = strdup(text), *place = NULL;
+    rung_status status = RUNG_OK;
+    RUNG_CHECK(copy, RUNG_NO_MEMORY, "no memory for tuning");
+    for (char *line = strtok_r(copy, "\n", &place); line && status == RUNG_OK;
+         line = strtok_r(NULL, "\n", &place)) {
+        char *tab = strchr(line, '\t');
+        if (!tab)
+            continue;
+        *tab = '\0';
+        if (!find(t, line)) {
+            status = add(t, line, tab + 1);
+            t->taken++;
+        }
+        if (status == RUNG_OK && used)
+            find(t, line)->used = true;
+    }
+    free(copy);
     return status;
 }
 
@@ -350,6 +395,24 @@ rung_status rungi_kernel_time(rung_context *context, const rungi_query *q, rungi
     return status;
 }
 
+// What was measured goes into the table, in the place of what is there.
+static rung_status keep(rung_tuning *t, const char *work, const char *kernel)
+{
+    choice *known = find(t, work);
+    char *copy = known ? strdup(kernel) : NULL;
+    t->measured++;
+    if (!known) {
+        RUNG_TRY(add(t, work, kernel));
+        known = find(t, work);
+    } else {
+        RUNG_CHECK(copy, RUNG_NO_MEMORY, "no memory for tuning");
+        free(known->kernel);
+        known->kernel = copy;
+    }
+    known->used = true;
+    return RUNG_OK;
+}
+
 rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
                                 rungi_device_kind kind, const rungi_kernel **kernel_out)
 {
@@ -360,16 +423,18 @@ rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, cons
         return RUNG_OK;
     rungi_string work = {0};
     describe_work(q, &work);
-    const char *known = find(tuning, rungi_string_text(&work));
-    for (int i = 0; known && i < n; i++)
-        if (strcmp(candidates[i]->name, known) == 0)
+    choice *known = find(tuning, rungi_string_text(&work));
+    bool may = known && (known->used || !tuning->frozen);
+    for (int i = 0; may && i < n; i++)
+        if (strcmp(candidates[i]->name, known->kernel) == 0)
             *kernel_out = candidates[i];
     rung_status status = RUNG_OK;
-    if (!*kernel_out) { // not known, or a kernel that this version does not have
+    if (!*kernel_out && !tuning->frozen) { // not known, or a kernel that this version does not have
         status = measure(context, q, kind, candidates, n, kernel_out);
-        if (status == RUNG_OK && !known)
-            status = add(tuning, rungi_string_text(&work), (*kernel_out)->name);
-        tuning->measured++;
+        if (status == RUNG_OK)
+            status = keep(tuning, rungi_string_text(&work), (*kernel_out)->name);
+    } else if (may) {
+        known->used = true;
     }
     rungi_string_fini(&work);
     return status;

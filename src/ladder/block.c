@@ -26,7 +26,8 @@ typedef struct block {
     double loss; // of the last one
     int64_t measured, samples;
     int64_t began, ended;
-    double round_trip[2]; // seconds, before and after
+    double round_trip[2];       // seconds, before and after
+    uint64_t peak, device_peak; // resident, of all processes; of the fullest device
     rungi_gradient_error gradient;
 } block;
 
@@ -154,17 +155,22 @@ static json_t *loader_ms(const block *b)
     return o;
 }
 
-// What the device held at most, of several the fullest; gradients that ranks share are not in its
-// account.
-static uint64_t device_peak(const rungi_session *s)
+// What all processes together had resident, and the fullest device held. `first`: of this process.
+static rung_status measure_memory(block *b, bool first)
 {
-    bool shares = s->comm && !s->stages;
-    uint64_t shared = shares ? (uint64_t)s->state->flat_size * sizeof(float) : 0, most = 0;
-    for (int d = 0; d < rungi_train_devices(s->c); d++) {
-        uint64_t peak = rung_device_memory(s->devices[d]).peak_live;
-        most = peak > most ? peak : most;
+    const rungi_session *s = b->s;
+    double most = 0, resident = first ? (double)rungi_peak_resident() : 0;
+    for (int d = 0; d < rungi_train_devices(s->c); d++)
+        most = fmax(most, (double)rung_device_memory(s->devices[d]).peak_live);
+    if (s->comm) {
+        RUNG_TRY(rungi_comm_all_reduce(s->comm, &most, 1, RUNG_F64, RUNGI_COMM_MAX,
+                                       "memory of the devices"));
+        RUNG_TRY(rungi_comm_all_reduce(s->comm, &resident, 1, RUNG_F64, RUNGI_COMM_SUM,
+                                       "memory of the processes"));
     }
-    return most + shared;
+    b->device_peak = (uint64_t)most;
+    b->peak = (uint64_t)resident;
+    return RUNG_OK;
 }
 
 static json_t *report(const block *b)
@@ -189,8 +195,8 @@ static json_t *report(const block *b)
                         rungi_json_real(b->ended > b->began ? (double)parts.ns[RUNGI_TIME_WAIT] /
                                                                   (double)(b->ended - b->began)
                                                             : 0));
-    json_object_set_new(o, "peak_bytes", json_integer((json_int_t)rungi_peak_resident()));
-    json_object_set_new(o, "device_peak_bytes", json_integer((json_int_t)device_peak(b->s)));
+    json_object_set_new(o, "peak_bytes", json_integer((json_int_t)b->peak));
+    json_object_set_new(o, "device_peak_bytes", json_integer((json_int_t)b->device_peak));
     json_object_set_new(o, "loss", rungi_json_real(b->loss));
     json_object_set_new(o, "loader_ms", loader_ms(b));
     json_object_set_new(o, "round_trip_ns",
@@ -207,7 +213,9 @@ static json_t *report(const block *b)
     return o;
 }
 
-static rung_status run(block *b, rung_context *context, const rung_config *config, rungi_comm *comm)
+// `first`: of this process.
+static rung_status run(block *b, rung_context *context, const rung_config *config, rungi_comm *comm,
+                       bool first)
 {
     const rung_block_options *o = b->o;
     b->gradient = (rungi_gradient_error){NAN, NAN};
@@ -222,6 +230,7 @@ static rung_status run(block *b, rung_context *context, const rung_config *confi
     if (o->disturb > 0)
         rungi_disturb(b->s, o->disturb, o->disturb_seed);
     RUNG_TRY(measure(b));
+    RUNG_TRY(measure_memory(b, first));
     if (!o->gate)
         return RUNG_OK;
     return b->s->stages ? rungi_session_join_stages(b->s, false)
@@ -249,7 +258,7 @@ static rung_status run_member(void *arg, rungi_member *m)
     blocks *all = arg;
     rung_config *config = NULL;
     RUNG_TRY(rungi_config_copy_for(m->context, all->config, &config));
-    rung_status status = run(&all->of[m->index], m->context, config, m->comm);
+    rung_status status = run(&all->of[m->index], m->context, config, m->comm, m->index == 0);
     rung_config_destroy(&config);
     return status;
 }
@@ -265,12 +274,13 @@ rung_status rung_block_run(rung_context *context, const rung_config *config,
     RUNG_CHECK(all.of, RUNG_NO_MEMORY, "no memory for a block");
     for (int i = 0; i < ranks; i++)
         all.of[i].o = options;
-    if (ranks > 1)
+    if (rungi_crew_wanted(c))
         status = rungi_crew_for(context, c, NULL, &crew);
     if (status == RUNG_OK)
-        status =
-            crew ? rungi_crew_run(crew, run_member, &all) : run(&all.of[0], context, config, NULL);
-    if (status == RUNG_OK)
+        status = crew ? rungi_crew_run(crew, run_member, &all)
+                      : run(&all.of[0], context, config, NULL, true);
+    *json_out = NULL;
+    if (status == RUNG_OK && all.of[0].s->rank == 0)
         status = give(&all.of[0], json_out);
     rung_error error = *rung_error_last();
     for (int i = 0; i < ranks; i++)

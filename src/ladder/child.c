@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -57,11 +58,52 @@ void rungi_command_add_words(rungi_command *c, const char *words)
         rungi_command_add(c, "%s", word);
 }
 
+void rungi_command_launch(rungi_command *c, const char *launcher, int64_t ranks,
+                          const char *program)
+{
+    static const char here[] = "{ranks}";
+    char word[4096];
+    c->launches = true;
+    while (rungi_next_word(&launcher, word, sizeof word)) {
+        const char *at = strstr(word, here);
+        if (at)
+            rungi_command_add(c, "%.*s%" PRId64 "%s", (int)(at - word), word, ranks,
+                              at + sizeof here - 1);
+        else
+            rungi_command_add(c, "%s", word);
+    }
+    rungi_command_add(c, "%s", program);
+}
+
 void rungi_command_fini(rungi_command *c)
 {
     for (int i = 0; i < c->count; i++)
         free(c->words[i]);
     *c = (rungi_command){0};
+}
+
+// What Open MPI needs to be told in containers and on small machines; others do not look. Variables
+// that are set already stay. Freed with free().
+static char **launcher_environment(void)
+{
+    static const char *const more[] = {
+        "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none"};
+    const size_t added = sizeof more / sizeof *more;
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    char **out = calloc(count + added + 1, sizeof *out);
+    if (!out)
+        return NULL;
+    memcpy(out, environ, count * sizeof *out);
+    for (size_t i = 0; i < added; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(more[i], "="), more[i]);
+        if (!getenv(name))
+            out[count++] = (char *)more[i];
+    }
+    return out;
 }
 
 static rung_status start(const rungi_command *c, int out[2], int err[2], pid_t *pid_out)
@@ -71,7 +113,10 @@ static rung_status start(const rungi_command *c, int out[2], int err[2], pid_t *
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     posix_spawn_file_actions_adddup2(&actions, err[1], 2);
-    int error = posix_spawn(pid_out, c->words[0], &actions, NULL, c->words, environ);
+    char **own = c->launches ? launcher_environment() : environ;
+    int error = own ? posix_spawnp(pid_out, c->words[0], &actions, NULL, c->words, own) : ENOMEM;
+    if (own != environ)
+        free(own);
     posix_spawn_file_actions_destroy(&actions);
     RUNG_CHECK(error == 0, RUNG_IO, "%s: cannot be started: %s", c->words[0], strerror(error));
     return RUNG_OK;
@@ -102,14 +147,39 @@ static bool collect(const int pipes[2], int64_t deadline, rungi_string *out, run
     return true;
 }
 
-// The last line of a text, without the program's name before it.
+// The last line of a text, without the program's name before it; of those of rung, where there are
+// any: launchers have more to say.
 static const char *last_line(rungi_string *text)
 {
+    static const char own[] = "\nrung: ";
+    const char *found = NULL;
     while (text->size && text->data[text->size - 1] == '\n')
         text->data[--text->size] = 0;
     const char *all = rungi_string_text(text), *line = strrchr(all, '\n');
-    line = line ? line + 1 : all;
-    return strncmp(line, "rung: ", 6) == 0 ? line + 6 : line;
+    for (const char *at = all; (at = strstr(at, own)); at++)
+        found = at + 1;
+    if (!found && strncmp(all, own + 1, sizeof own - 2) == 0)
+        found = all;
+    if (!found)
+        return line ? line + 1 : all;
+    if (line > found) // what follows is not rung's
+        text->data[found - all + (ptrdiff_t)strcspn(found, "\n")] = 0;
+    return found + sizeof own - 2;
+}
+
+// A launcher ends its processes when it is told to, but not when it is killed.
+static void end_child(const rungi_command *c, pid_t pid)
+{
+    enum { TICK_MS = 20, PATIENCE = 5000 / TICK_MS };
+    siginfo_t info = {0};
+    if (c->launches)
+        kill(pid, SIGTERM);
+    for (int i = 0; c->launches && i < PATIENCE && !info.si_pid; i++) {
+        usleep(TICK_MS * 1000);
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+            break;
+    }
+    kill(pid, SIGKILL);
 }
 
 static rung_status judge(const rungi_command *c, int state, rungi_string *err, int *exit_out)
@@ -145,7 +215,7 @@ rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *outp
         int64_t deadline = clock->now(clock->user) + (int64_t)(limit * 1e9);
         bool ended = collect((int[]){out[0], err[0]}, deadline, output, &errors);
         if (!ended)
-            kill(pid, SIGKILL);
+            end_child(c, pid);
         while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
         }
         status = ended ? judge(c, state, &errors, exit_out)
@@ -158,15 +228,21 @@ rung_status rungi_command_run(rungi_command *c, double limit, rungi_string *outp
     return status;
 }
 
-rung_status rungi_child_block(const char *program, const char *config, const char *settings,
-                              const char *arguments, double limit, json_t **out)
+rung_status rungi_child_block(const rungi_child *child, const char *settings, const char *arguments,
+                              double limit, json_t **out)
 {
     rungi_command c = {0};
     rungi_string text = {0};
-    rungi_command_add(&c, "%s", program);
+    bool launched = *child->launcher && child->ranks > 1;
+    if (launched)
+        rungi_command_launch(&c, child->launcher, child->ranks, child->program);
+    else
+        rungi_command_add(&c, "%s", child->program);
     rungi_command_add(&c, "block");
-    rungi_command_add(&c, "%s", config);
+    rungi_command_add(&c, "%s", child->config);
     rungi_command_add_words(&c, settings);
+    if (launched)
+        rungi_command_add(&c, "train.ranks=1");
     rungi_command_add_words(&c, arguments);
     rung_status status = rungi_command_run(&c, limit, &text, NULL);
     if (status == RUNG_OK)

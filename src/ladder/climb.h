@@ -61,6 +61,9 @@ double rungi_climb_left(const rungi_climb *k);
 rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *arguments,
                               json_t **out);
 
+// Ranks that the base has with `settings` (words).
+rung_status rungi_climb_ranks(const rungi_climb *k, const char *settings, int64_t *ranks_out);
+
 // rounds.c: measures the base alone; compares a candidate with the best before it and with the
 // base.
 rung_status rungi_climb_measure_base(rungi_climb *k, rung_rung *out);

@@ -98,10 +98,18 @@ static rung_status train(rungi_climb *k, const char *name, const char *settings,
     char run[4200];
     snprintf(run, sizeof run, "%s/%s", k->o->run, name);
     rungi_climb_tell(k, "confirm: training %s", name);
-    rungi_command_add(&c, "%s", k->o->program);
+    int64_t ranks;
+    RUNG_TRY(rungi_climb_ranks(k, settings, &ranks));
+    bool launched = *k->c->ladder.launcher && ranks > 1;
+    if (launched)
+        rungi_command_launch(&c, k->c->ladder.launcher, ranks, k->o->program);
+    else
+        rungi_command_add(&c, "%s", k->o->program);
     rungi_command_add(&c, "train");
     rungi_command_add(&c, "%s", k->base_path);
     rungi_command_add_words(&c, settings);
+    if (launched)
+        rungi_command_add(&c, "train.ranks=1");
     rungi_command_add(&c, "seed=%" PRId64, seed);
     rungi_command_add(&c, "train.epochs=%" PRId64, epochs);
     rungi_command_add(&c, "train.steps=none");

@@ -36,7 +36,22 @@ double rungi_climb_left(const rungi_climb *k)
 rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *arguments,
                               json_t **out)
 {
-    return rungi_child_block(k->o->program, k->base_path, settings, arguments, CHILD_LIMIT, out);
+    rungi_child child = {k->o->program, k->base_path, k->c->ladder.launcher, 1};
+    RUNG_TRY(rungi_climb_ranks(k, settings, &child.ranks));
+    return rungi_child_block(&child, settings, arguments, CHILD_LIMIT, out);
+}
+
+rung_status rungi_climb_ranks(const rungi_climb *k, const char *settings, int64_t *ranks_out)
+{
+    rung_config *config;
+    char word[RUNGI_SETTING];
+    RUNG_TRY(rung_config_copy(k->config, &config));
+    rung_status status = RUNG_OK;
+    while (status == RUNG_OK && rungi_next_word(&settings, word, sizeof word))
+        status = rung_config_override(config, word);
+    *ranks_out = rungi_config_values(config)->train.ranks;
+    rung_config_destroy(&config);
+    return status;
 }
 
 // Adds text to a buffer of `size` bytes, cut where it is full.
@@ -58,6 +73,16 @@ static bool wanted(const rungi_climb *k, const char *name)
         if (strcmp(list->data[i], name) == 0)
             return true;
     return list->count == 0;
+}
+
+int rung_ladder_name_width(const rung_config *config)
+{
+    const rungi_climb like = {.c = rungi_config_values(config)};
+    size_t width = strlen("base");
+    for (int i = 0; rungi_rungs[i].name; i++)
+        if (wanted(&like, rungi_rungs[i].name) && strlen(rungi_rungs[i].name) > width)
+            width = strlen(rungi_rungs[i].name);
+    return (int)width;
 }
 
 static rung_status check_names(const rungi_climb *k)

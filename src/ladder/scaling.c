@@ -33,8 +33,9 @@ typedef struct blocks {
 typedef struct scale {
     const rung_scale_options *o;
     rung_scale_result *r;
-    bool replicas;     // the devices are those of train.strategy data_parallel; else ranks
-    char config[4096]; // the file that the children read
+    bool replicas;        // the devices are those of train.strategy data_parallel; else ranks
+    const char *launcher; // of ranks
+    char config[4096];    // the file that the children read
     blocks blocks[RUNG_SCALE_ROWS];
 } scale;
 
@@ -92,7 +93,9 @@ static rung_status run_block(const scale *k, rung_scale_row *row, blocks *b)
     size_t used = strlen(settings);
     snprintf(settings + used, sizeof settings - used, " data.batch_size=%" PRId64, row->batch);
     snprintf(arguments, sizeof arguments, "--warmup=3 --steps=%" PRId64, k->r->steps);
-    RUNG_TRY(rungi_child_block(k->o->program, k->config, settings, arguments, CHILD_LIMIT, &o));
+    const rungi_child child = {k->o->program, k->config, k->launcher,
+                               k->replicas ? 1 : row->devices};
+    RUNG_TRY(rungi_child_block(&child, settings, arguments, CHILD_LIMIT, &o));
     rung_status status = read_block(o, b, row);
     json_decref(o);
     return status;
@@ -310,6 +313,7 @@ rung_status rung_scale_run(rung_context *context, const rung_config *config,
     plan_rows(k, rungi_config_values(config));
     choose_threads(k, rungi_config_values(config));
     k->replicas = rungi_config_values(config)->train.strategy == RUNGI_STRATEGY_DATA_PARALLEL;
+    k->launcher = rungi_config_values(config)->ladder.launcher;
     RUNG_TRY_GOTO(done, for_children(k, config, &copy));
     RUNG_TRY_GOTO(done, rung_config_check(copy));
     RUNG_TRY_GOTO(done, measure(k, copy));

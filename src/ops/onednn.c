@@ -119,6 +119,8 @@ rung_status rungi_dnn_begin(rungi_dnn **dnn_out)
 {
     rungi_dnn *d = calloc(1, sizeof *d);
     RUNG_CHECK(d, RUNG_NO_MEMORY, "no memory for a oneDNN primitive");
+    // It would tell VTune of each kernel, for whose library it looks in all folders each time.
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success) {
         rungi_dnn_destroy(d);

@@ -52,10 +52,12 @@ typedef struct rungi_fused {
     const rungi_op *op;
     const void *attr;
     int node;
-    const rungi_operand *in; // all its inputs; in[0] is the value that is never stored
+    const rungi_operand *in; // all its inputs; in[0] is the value that is never stored, whose
+                             // shape and layout it tells
     int n_in;
-    const rungi_operand *out; // backward: absent where it was made of this operator's output 0
-                              // alone, so that a kernel can tell it
+    const rungi_operand
+        *out; // backward: the output that its backward reads; absent where it was
+              // made of this operator's output 0 alone, so that a kernel can tell it
 } rungi_fused;
 
 enum { RUNGI_FORWARD = -1 };
@@ -80,8 +82,9 @@ typedef struct rungi_query {
     const rungi_operand *gout; // gradients of the outputs; backward passes only
     const rungi_operand *gin;  // gradients of the inputs, to be written; backward passes only
     int n_in, n_out;
-    // Forward: applied in order to output 0; out[0] is then the last one's output. Backward: one at
-    // most; gout[0] is then the gradient of its output.
+    // Forward: applied in order to output 0; out[0] is then the last one's output, and hidden
+    // outputs of an operator that `joins` come after those of this one. Backward: one at most;
+    // gout[0] is then the gradient of its output.
     const rungi_fused *fused;
     int n_fused;
     bool training;  // layers behave as in training (batch statistics, dropout)
@@ -98,6 +101,9 @@ typedef struct rungi_query {
     bool synchronized;
     // Backward does this forward step once more. What `finish` reads is there from the first time.
     bool again;
+    // The parameters' gradients are added to what is there, each as it would be stored. Only where
+    // the kernel `adds`; known when it runs, not when it is prepared.
+    bool adds;
 } rungi_query;
 
 // Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter
@@ -166,6 +172,9 @@ typedef struct rungi_kernel {
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
+    // Backward: it can add the parameters' gradients to those that are there instead of storing
+    // them: the bits are those of storing them elsewhere and adding.
+    bool adds;
     // It takes operands of 16 bits as they are. Others are given float32 copies of them, piece by
     // piece, by the planner (graph/storage.h).
     bool halves;
@@ -238,6 +247,9 @@ struct rungi_op {
     rungi_layouts layouts;
     // The output is the input's bytes under another shape: no kernel, one buffer.
     bool view;
+    // A kernel of the step before may apply its forward before it stores (plan.fuse), although the
+    // output has another shape. Hidden outputs are then the last outputs of that step.
+    bool joins;
     // Is the output the input unchanged in this mode (dropout in evaluation)? Then there is no
     // kernel: both are one buffer, and so are their gradients. NULL: never.
     bool (*passes_through)(const void *attr, bool training);

@@ -45,6 +45,12 @@ void rungi_pool_describe(const void *attr, rungi_string *out)
         rungi_string_add(out, ", pad %d", a->pad[0]);
 }
 
+bool rungi_pool_is_2x2(const rungi_pool_attr *a)
+{
+    return a->kernel[0] == 2 && a->kernel[1] == 2 && a->stride[0] == 2 && a->stride[1] == 2 &&
+           a->pad[0] == 0 && a->pad[1] == 0 && !a->ceil_mode;
+}
+
 double rungi_pool_flops(const rungi_query *q)
 {
     const rungi_pool_attr *a = q->attr;

@@ -18,6 +18,8 @@ int64_t rungi_pool_size(int64_t in, int kernel, int stride, int pad, bool ceil_m
 rung_status rungi_pool_infer(const rungi_pool_attr *a, const rung_shape *x, const char *name,
                              rung_shape *out);
 void rungi_pool_describe(const void *attr, rungi_string *out);
+// Are the windows 2x2, side by side, within the image?
+bool rungi_pool_is_2x2(const rungi_pool_attr *a);
 // One operation per value of each window.
 double rungi_pool_flops(const rungi_query *q);
 

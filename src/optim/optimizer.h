@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/team.h"
 #include "optim/step_kernels.h"
 #include "rung/loss_scale.h"
 #include "rung/optim.h"
@@ -81,7 +82,20 @@ struct rung_optimizer {
     rungi_step_scaled_fn *step_scaled;
     double (*sum_squares)(const float *x, int64_t count);
     void (*to_bf16)(uint16_t *to, const float *from, int64_t count);
+    rungi_team *team; // NULL: passes take threads of OpenMP
 };
+
+// Passes are run by these threads, borrowed for the optimizer's life, instead of OpenMP's where
+// there are as many as the pass would take (NULL: never): where a team has computed the gradients,
+// OpenMP's threads, which go on looking for work for a while after a pass, would take its cores.
+// The bits are the same.
+void rungi_optimizer_use_team(rung_optimizer *optimizer, rungi_team *team);
+
+// optimizer_spread.c: calls fn for each of `pieces` pieces, on as many threads as
+// rungi_optimizer_threads says or those of the team; a thread has neighbouring ones.
+typedef void (*rungi_optim_piece_fn)(void *arg, int64_t piece);
+void rungi_optimizer_spread(const rung_optimizer *optimizer, int threads, int64_t pieces,
+                            rungi_optim_piece_fn fn, void *arg);
 
 // rung_optimizer_create on memory that the caller provides for the state: as many buffers as
 // rungi_optimizer_states(options) says, zeroed, each as long as the last segment's end, borrowed

@@ -145,6 +145,29 @@ static void add_measures(rung_optimizer *opt)
     }
 }
 
+typedef struct pass {
+    rung_optimizer *opt;
+    float *params;
+    const float *grads;
+    const rung_optimizer_update *u;
+    int shares;
+    atomic_bool finite;
+} pass;
+
+static void measure_block(void *arg, int64_t block)
+{
+    pass *p = arg;
+    if (!apply_measured(p->opt, p->params, p->grads, p->u, block))
+        atomic_store(&p->finite, false);
+}
+
+static void update_share(void *arg, int64_t share)
+{
+    pass *p = arg;
+    if (!apply_share(p->opt, p->params, p->grads, p->u, (int)share, p->shares))
+        atomic_store(&p->finite, false);
+}
+
 bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grads,
                            const rung_optimizer_update *u, double scale)
 {
@@ -153,20 +176,13 @@ bool rungi_optimizer_apply(rung_optimizer *opt, float *params, const float *grad
     for (int64_t i = 0; i < opt->run_count; i++)
         opt->coefs[i] = rungi_optimizer_coef(opt, opt->runs[i].group, opt->runs[i].steps, &u->rates,
                                              scale, rungi_optimizer_limit(u));
-    int shares = rungi_optimizer_threads(opt, u->threads);
-    atomic_bool finite = true;
+    pass p = {opt, params, grads, u, rungi_optimizer_threads(opt, u->threads), true};
     if (u->measure) {
-#pragma omp parallel for schedule(static) num_threads(shares)
-        for (int64_t i = 0; i < opt->block_count; i++)
-            if (!apply_measured(opt, params, grads, u, i))
-                atomic_store(&finite, false);
+        rungi_optimizer_spread(opt, u->threads, opt->block_count, measure_block, &p);
         add_measures(opt);
     } else {
-#pragma omp parallel for schedule(static) num_threads(shares)
-        for (int share = 0; share < shares; share++)
-            if (!apply_share(opt, params, grads, u, share, shares))
-                atomic_store(&finite, false);
+        rungi_optimizer_spread(opt, u->threads, p.shares, update_share, &p);
     }
     count_step(opt);
-    return atomic_load(&finite);
+    return atomic_load(&p.finite);
 }

@@ -79,19 +79,27 @@ int rungi_optimizer_threads(const rung_optimizer *opt, int threads)
     return threads > 1 && opt->run_elements >= RUNGI_OPTIM_PARALLEL ? threads : 1;
 }
 
+typedef struct sum_pass {
+    rung_optimizer *opt;
+    const float *grads;
+    int64_t begin, end;
+} sum_pass;
+
+static void sum_block(void *arg, int64_t i)
+{
+    const sum_pass *s = arg;
+    const rungi_optim_block *block = &s->opt->blocks[i];
+    bool own = block->begin >= s->begin && block->begin < s->end;
+    s->opt->block_sums[i] =
+        own ? s->opt->sum_squares(s->grads + block->begin, block->end - block->begin) : 0;
+}
+
 // Sums of the blocks that begin in [begin, end), zeros for the others.
 static void sum_blocks(rung_optimizer *opt, const float *grads, int threads, int64_t begin,
                        int64_t end)
 {
-    int team = rungi_optimizer_threads(opt, threads);
-    (void)team;
-#pragma omp parallel for schedule(static) num_threads(team)
-    for (int64_t i = 0; i < opt->block_count; i++) {
-        const rungi_optim_block *block = &opt->blocks[i];
-        bool own = block->begin >= begin && block->begin < end;
-        opt->block_sums[i] =
-            own ? opt->sum_squares(grads + block->begin, block->end - block->begin) : 0;
-    }
+    sum_pass s = {opt, grads, begin, end};
+    rungi_optimizer_spread(opt, threads, opt->block_count, sum_block, &s);
 }
 
 void rungi_optimizer_part_sums(rung_optimizer *opt, const float *grads, int threads,

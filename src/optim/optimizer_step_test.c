@@ -315,6 +315,34 @@ static void parts_make_a_step(void **state)
     rung_context_destroy(&context);
 }
 
+// A team of threads gives the bits of any other way to run the passes.
+static void a_team_does_not_show(void **state)
+{
+    (void)state;
+    rungi_team *team;
+    assert_ok(rungi_team_create(3, &team));
+    for (int measure = 0; measure < 2; measure++) {
+        float *params[2] = {numbers(1), numbers(1)}, *grads = numbers(3);
+        rung_optimizer *optimizers[2] = {make(RUNG_OPTIMIZER_ADAMW), make(RUNG_OPTIMIZER_ADAMW)};
+        rungi_optimizer_use_team(optimizers[1], team);
+        for (int step = 0; step < 2; step++)
+            for (int i = 0; i < 2; i++) {
+                rung_optimizer_report report;
+                const rung_optimizer_update u = {
+                    .rates.lr = 1e-3, .max_grad_norm = 1, .threads = 1 + i, .measure = measure};
+                assert_ok(rung_optimizer_step(optimizers[i], params[i], grads, &u, &report));
+                assert_true(report.clip < 1);
+            }
+        assert_memory_equal(params[0], params[1], SIZE * sizeof(float));
+        for (int i = 0; i < 2; i++) {
+            rung_optimizer_destroy(&optimizers[i]);
+            free(params[i]);
+        }
+        free(grads);
+    }
+    rungi_team_destroy(&team);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +355,7 @@ int main(void)
         cmocka_unit_test(rounds_every_kind_of_number),
         cmocka_unit_test(clips_unscaled_gradients),
         cmocka_unit_test(clips_by_value),
+        cmocka_unit_test(a_team_does_not_show),
     };
     return RUN_TESTS(tests);
 }

@@ -140,6 +140,20 @@ static bool is_set(const rungi_options *o, const char *key)
            o->entries[index].source.kind != RUNGI_SOURCE_DEFAULT;
 }
 
+// The same, but for what stands in a file that has all keys (of a run folder, or the ladder's).
+static bool is_said(const rungi_options *o, const char *key)
+{
+    size_t index;
+    rungi_string text = {0};
+    if (!is_set(o, key) || rungi_options_find(o, key, &index) != RUNG_OK)
+        return false;
+    rungi_options_text(o, index, &text);
+    bool initial = o->entries[index].source.kind == RUNGI_SOURCE_FILE &&
+                   strcmp(rungi_string_text(&text), rungi_options_at(o, index)->initial) == 0;
+    rungi_string_fini(&text);
+    return !initial;
+}
+
 rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_train_config *v,
                                            int64_t ranks, int64_t local)
 {
@@ -157,7 +171,7 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
             local, local == 1 ? "" : "s", local < ranks ? " of this machine" : "",
             ranks == 1 ? ", or set train.strategy to data_parallel" : "");
     bool whole = is_set(o, "data.batch_size"), part = is_set(o, "data.batch_per_device");
-    if (whole && v->data.batch_per_device)
+    if (v->data.batch_per_device && is_said(o, "data.batch_size"))
         return rungi_options_fail(o, "data.batch_per_device",
                                   "cannot be combined with data.batch_size, which is for all ranks "
                                   "together: set one of them");
@@ -167,10 +181,6 @@ rung_status rungi_train_config_check_ranks(const rungi_options *o, const rungi_t
         return rungi_options_fail(o, "data.batch_size",
                                   "is not set: with several ranks say data.batch_size, for all of "
                                   "them together, or data.batch_per_device");
-    if (v->plan.autotune)
-        return rungi_options_fail(o, "plan.autotune",
-                                  "cannot be combined with several ranks, which would choose "
-                                  "different kernels: switch it off");
     if (v->plan.fuse_optimizer)
         return rungi_options_fail(o, "plan.fuse_optimizer",
                                   "cannot be combined with several ranks, which add their "
@@ -243,6 +253,11 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         (v->plan.kernels != RUNG_KERNELS_OWN || v->plan.layout != RUNG_LAYOUT_CHANNELS_LAST))
         return rungi_options_fail(options, "plan.winograd",
                                   "needs plan.kernels own and plan.layout channels_last");
+    if (*v->ladder.launcher && !strstr(v->ladder.launcher, "{ranks}"))
+        return rungi_options_fail(options, "ladder.launcher",
+                                  "is '%s': it needs {ranks} where their number belongs, as in "
+                                  "'mpirun -n {ranks}'",
+                                  v->ladder.launcher);
     if (v->exact && v->plan.autotune)
         return rungi_options_fail(options, "plan.autotune",
                                   "cannot be combined with exact, where the choice of kernels is "

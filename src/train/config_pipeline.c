@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What train.strategy pipeline needs, and what does not go with it.
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,6 +12,30 @@ bool rungi_config_splits(const rungi_train_config *v)
 {
     const rungi_texts *list = &v->pipeline.split_points;
     return list->count != 1 || strcmp(list->data[0], "auto") != 0;
+}
+
+// A stage by its number, or by its device.
+static int stage_of(const rungi_train_config *v, const char *text)
+{
+    const rungi_texts *list = &v->device.list;
+    char *end;
+    for (size_t i = 0; list->count > 1 && i < list->count; i++)
+        if (strcmp(list->data[i], text) == 0)
+            return (int)i;
+    if (list->count <= 1 && strncmp(text, "cpu:", 4) == 0) // a rank's own, where none are named
+        text += 4;
+    long stage = strtol(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && stage < RUNGI_PIPELINE_STAGES ? (int)stage : -1;
+}
+
+int rungi_config_placed(const rungi_train_config *v, size_t index, char *pattern, size_t size)
+{
+    const char *text = v->pipeline.placement.data[index], *colon = strchr(text, ':');
+    size_t length = colon ? (size_t)(colon - text) : strlen(text);
+    while (length && text[length - 1] == ' ')
+        length--;
+    snprintf(pattern, size, "%.*s", (int)length, text);
+    return colon && length ? stage_of(v, colon + 1 + strspn(colon + 1, " ")) : -1;
 }
 
 int64_t rungi_config_micro_batches(const rungi_train_config *v, int64_t ranks, int64_t batch)
@@ -50,6 +76,29 @@ static rung_status check_others(const rungi_options *o, const rungi_train_config
     return RUNG_OK;
 }
 
+static rung_status check_placement(const rungi_options *o, const rungi_train_config *v,
+                                   int64_t ranks)
+{
+    char pattern[128];
+    if (v->pipeline.placement.count && rungi_config_splits(v))
+        return rungi_options_fail(o, "pipeline.placement",
+                                  "cannot be combined with pipeline.split_points: set one of them");
+    for (size_t i = 0; i < v->pipeline.placement.count; i++) {
+        int stage = rungi_config_placed(v, i, pattern, sizeof pattern);
+        if (stage < 0)
+            return rungi_options_fail(o, "pipeline.placement",
+                                      "has '%s': write a pattern of layers and a stage or device, "
+                                      "as in 'conv*: 0'",
+                                      v->pipeline.placement.data[i]);
+        if (ranks > 1 && stage >= ranks)
+            return rungi_options_fail(o, "pipeline.placement",
+                                      "places '%s' on stage %d; of %" PRId64
+                                      " ranks the last is %" PRId64,
+                                      pattern, stage, ranks, ranks - 1);
+    }
+    return RUNG_OK;
+}
+
 rung_status rungi_train_config_check_pipeline(const rungi_options *o, const rungi_train_config *v,
                                               int64_t ranks)
 {
@@ -57,6 +106,7 @@ rung_status rungi_train_config_check_pipeline(const rungi_options *o, const rung
     if (v->train.strategy != RUNGI_STRATEGY_PIPELINE)
         return RUNG_OK;
     RUNG_TRY(check_others(o, v));
+    RUNG_TRY(check_placement(o, v, ranks));
     for (size_t i = 0; i < points && rungi_config_splits(v); i++)
         if (strcmp(v->pipeline.split_points.data[i], "auto") == 0)
             return rungi_options_fail(o, "pipeline.split_points",
@@ -77,7 +127,8 @@ void rungi_train_config_note_pipeline(const rungi_options *o, const rungi_train_
         bool on;
     } keys[] = {{"pipeline.schedule", v->pipeline.schedule != RUNGI_PIPELINE_NONE},
                 {"pipeline.micro_batches", v->pipeline.micro_batches != 0},
-                {"pipeline.split_points", rungi_config_splits(v)}};
+                {"pipeline.split_points", rungi_config_splits(v)},
+                {"pipeline.placement", v->pipeline.placement.count > 0}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (v->train.strategy != RUNGI_STRATEGY_PIPELINE && keys[i].on)
             rungi_options_note(o, context, keys[i].key,

@@ -180,6 +180,7 @@ static void mistakes_over_several_keys(void **state)
         {{"schedule.base_momentum=0.99"}, "schedule.base_momentum: is above"},
         {{"schedule.name=plateau", "train.eval_every=never"}, "schedule.name: plateau follows"},
         {{"train.shards=6"}, "train.shards: must be a power of two, not 6"},
+        {{"ladder.launcher=mpirun -n 2"}, "ladder.launcher: is 'mpirun -n 2': it needs {ranks}"},
         {{"exact=true", "plan.autotune=true"}, "plan.autotune: cannot be combined with exact"},
         {{"plan.winograd=true", "plan.kernels=own"}, "plan.winograd: needs plan.kernels own and"},
         {{"plan.winograd=true", "plan.layout=channels_last"}, "plan.winograd: needs plan.kernels"},

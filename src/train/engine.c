@@ -133,16 +133,29 @@ int rungi_engine_round_shards(const rungi_engine *e)
     return e->slots;
 }
 
+int rungi_engine_turns(const rungi_engine *e, int device)
+{
+    const rungi_replica *r = &e->replicas[device];
+    return (r->shards + r->workers - 1) / r->workers;
+}
+
 int rungi_engine_rounds(const rungi_engine *e)
 {
     return e->options.accumulate;
 }
 
+bool rungi_engine_adds(const rungi_engine *e, int slot)
+{
+    return !e->pairs[slot];
+}
+
 int rungi_engine_gradient_buffers(const rungi_engine *e)
 {
-    int shards = e->replicas[0].shards;
-    int branches = e->options.exact ? rungi_tree_branches(shards) : 0;
-    return shards + branches * rungi_tree_levels(e->options.accumulate);
+    int own = e->replicas[0].shards, stored = 0;
+    int branches = e->options.exact ? rungi_tree_branches(own) : 0;
+    for (int s = 0; s < own; s++)
+        stored += !rungi_engine_adds(e, s);
+    return stored + branches * rungi_tree_levels(e->options.accumulate);
 }
 
 const rungi_pipeline_times *rungi_engine_pipeline(const rungi_engine *e)
@@ -225,7 +238,8 @@ rung_status rungi_engine_plans(rungi_engine *e, bool training, bool loss, int64_
         e->now[s] = NULL;
         if (part.count == 0)
             continue;
-        bool adds = !e->options.exact && s >= e->slots;
+        bool adds =
+            training && (e->options.exact ? rungi_engine_adds(e, s % e->slots) : s >= e->slots);
         RUNG_TRY(rungi_engine_find(e, training, loss, adds, part.count, s % e->slots, &e->now[s]));
         e->active++;
         e->turns = s / e->slots + 1;
@@ -283,6 +297,11 @@ void rungi_engine_between(rungi_engine *e, rungi_engine_between_fn fn, void *use
     e->between_user = user;
 }
 
+rungi_team *rungi_engine_team(const rungi_engine *e)
+{
+    return e->team;
+}
+
 const rungi_exchange *rungi_engine_exchange(const rungi_engine *e)
 {
     return e->exchange;
@@ -302,6 +321,30 @@ const rung_plan *rungi_engine_training_plan(const rungi_engine *e)
             largest = x;
     }
     return largest ? largest->plan : NULL;
+}
+
+bool rungi_engine_work_of(const rungi_engine *e, int index, rungi_engine_work *out)
+{
+    if (e->pipeline)
+        return rungi_pipeline_work_of(e->pipeline, index, out);
+    for (int s = 0; s < e->shards; s++) {
+        const rungi_shard_plan *x = e->now[s];
+        if (!x || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, rungi_engine_instance(e, s), e->device_of[s % e->slots],
+                                   x->count};
+        return true;
+    }
+    const rungi_criterion *c = e->criterion;
+    for (int i = 0; c && i < c->count; i++) {
+        const rungi_shard_plan *x = c->now[i];
+        if ((c->by_shard && !e->now[i]) || index-- > 0)
+            continue;
+        *out = (rungi_engine_work){x->plan, x->instances[i % e->slots],
+                                   e->options.replicas.output_device, x->count};
+        return true;
+    }
+    return false;
 }
 
 bool rungi_engine_shard(rungi_engine *e, int index, const rung_plan **plan_out,

@@ -140,6 +140,17 @@ rung_status rungi_engine_output(rungi_engine *engine, const char *name, rung_vie
 bool rungi_engine_shard(rungi_engine *engine, int index, const rung_plan **plan_out,
                         rungi_instance **instance_out);
 
+// What was computed in the last training call, one after the other: each shard, or micro-batch of a
+// stage, and the losses of a device that computes them for all. An instance that took turns comes
+// as often. False past the last.
+typedef struct rungi_engine_work {
+    const rung_plan *plan;
+    rungi_instance *instance;
+    int device;
+    int64_t samples;
+} rungi_engine_work;
+bool rungi_engine_work_of(const rungi_engine *engine, int index, rungi_engine_work *out);
+
 // The plan that trains on (the first shard of) batches of `count`, for listings and memory; and the
 // one that adds to its gradients, NULL where there is none.
 rung_status rungi_engine_plan(rungi_engine *engine, bool training, int64_t count,
@@ -166,8 +177,16 @@ int rungi_engine_width(const rungi_engine *engine);
 // Shards of this rank in a round; rounds of a training batch; buffers of gradients on a device, the
 // state's included.
 int rungi_engine_round_shards(const rungi_engine *engine);
+// Shards of a round that a worker of a device computes one after the other.
+int rungi_engine_turns(const rungi_engine *engine, int device);
 int rungi_engine_rounds(const rungi_engine *engine);
 int rungi_engine_gradient_buffers(const rungi_engine *engine);
+// Under exact: does the shard at that place of a round add its gradients to those of the one before
+// it, of the same worker?
+bool rungi_engine_adds(const rungi_engine *engine, int slot);
+
+// The threads that run its shards; NULL: kernels take threads of their own.
+rungi_team *rungi_engine_team(const rungi_engine *engine);
 
 // Devices that share each batch, 1 or more; what each did in training; and nanoseconds of all
 // training steps together, without waiting for data.

@@ -89,6 +89,9 @@ struct rungi_engine {
     float *staged[RUNGI_MAX_SHARDS];
     char *room, *own_room; // statistics of all shards, `room_bytes` each; NULL: none are kept there
     size_t room_bytes, own_room_bytes;
+    // By place in a round: 2 where the shard's gradients are added to by the next one of the same
+    // worker, 0 where it is that one, else 1.
+    int pairs[RUNGI_MAX_SHARDS];
     int64_t busy[RUNGI_MAX_SHARDS], copying[RUNGI_MAX_SHARDS]; // nanoseconds by worker
     int64_t spent;                                             // of training steps
     rungi_criterion *criterion;                                // NULL: shards compute their losses
@@ -134,6 +137,8 @@ static inline int64_t rungi_engine_origin(const rungi_engine *e)
     return e->batch->alone ? 0 : e->batch->begin;
 }
 
+// Place of own shard s among the own ones in the tree, of a batch of so many rounds.
+int rungi_engine_leaf(const rungi_engine *e, int s, int rounds);
 // Cuts batches as training or evaluation does.
 void rungi_engine_cut(rungi_engine *e, bool training);
 // Own shard s of a batch of all ranks; and the part of it that all shards of a device have.

@@ -53,14 +53,14 @@ rungi_shard rungi_engine_share(const rungi_engine *e, int64_t count, int device)
 
 // A round has as many shards of a block as a batch without rounds, and those of all its rounds are
 // a branch of the tree again.
-static int leaf_of(const rungi_engine *e, int s)
+int rungi_engine_leaf(const rungi_engine *e, int s, int rounds)
 {
     int place = s % e->slots, first = place;
-    if (e->devices == 1 || e->rounds == 1)
+    if (e->devices == 1 || rounds == 1)
         return s;
     while (!e->blocks[first])
         first--;
-    return first * e->rounds + s / e->slots * e->blocks[first] + place - first;
+    return first * rounds + s / e->slots * e->blocks[first] + place - first;
 }
 
 void rungi_engine_cut(rungi_engine *e, bool training)
@@ -72,7 +72,7 @@ void rungi_engine_cut(rungi_engine *e, bool training)
     e->total = e->shards * ranks;
     e->first = rank * e->shards;
     for (int s = 0; s < e->shards; s++) {
-        e->leaf[s] = leaf_of(e, s);
+        e->leaf[s] = rungi_engine_leaf(e, s, e->rounds);
         e->of_leaf[e->leaf[s]] = s;
     }
 }
@@ -155,14 +155,25 @@ static void place_shards(rungi_engine *e, int threads)
         r->shards = (int)own.count;
         r->worker = e->workers;
         r->workers = !e->options.exact ? 1 : threads < r->shards ? threads : r->shards;
-        for (int s = 0; s < r->shards; s++) {
+        for (int s = 0; s < r->shards; s++)
             e->device_of[r->first + s] = d;
-            e->worker_of[r->first + s] = r->worker + s % r->workers;
+        for (int w = 0; w < r->workers; w++) { // consecutive ones, so that sums meet early
+            rungi_shard part = rungi_shard_of(r->shards, r->workers, w);
+            for (int s = (int)part.begin; s < part.begin + part.count; s++)
+                e->worker_of[r->first + s] = r->worker + w;
         }
         for (int w = 0; w < r->workers; w++)
             e->worker_device[r->worker + w] = d;
         e->workers += r->workers;
     }
+}
+
+// Does the shard at place s of a round add its gradients to those of the one before? Its worker has
+// just computed these, and the tree adds the two first.
+static bool adds_to_pair(const rungi_engine *e, int s)
+{
+    return e->options.exact && e->devices == 1 && s % 2 == 1 &&
+           e->worker_of[s] == e->worker_of[s - 1];
 }
 
 static rung_status make_gradients(rungi_engine *e)
@@ -178,6 +189,10 @@ static rung_status make_gradients(rungi_engine *e)
             e->grads[s] = r->state->grads;
             continue;
         }
+        if (!e->pairs[s]) {
+            e->grads[s] = e->grads[s - 1];
+            continue;
+        }
         RUNG_TRY(
             rung_device_alloc(r->device, bytes, "gradients of a shard", (void **)&e->grads[s]));
         memset(e->grads[s], 0, bytes);
@@ -188,6 +203,8 @@ static rung_status make_gradients(rungi_engine *e)
 // The largest parts of the tree that lie on one device, and room for those of others.
 static rung_status make_blocks(rungi_engine *e)
 {
+    for (int s = 0; s < e->shards; s++)
+        e->pairs[s] = adds_to_pair(e, s) ? 0 : s + 1 < e->shards && adds_to_pair(e, s + 1) ? 2 : 1;
     uint64_t bytes = (uint64_t)e->state->flat_size * sizeof(float);
     for (int d = 0; d < e->devices; d++) {
         int end = e->replicas[d].first + e->replicas[d].shards, size;
@@ -238,7 +255,7 @@ void rungi_engine_leave(rungi_engine *e)
         const rungi_replica *r = &e->replicas[e->device_of[i]];
         rung_stream_destroy(&e->streams[i]);
         rung_arena_destroy(&e->arenas[i]);
-        if (i != r->first && e->grads[i])
+        if (i != r->first && e->grads[i] && e->pairs[i])
             rung_device_free(r->device, e->grads[i]);
         for (int k = 0; k < RUNGI_ENGINE_LEVELS; k++)
             rung_device_free(r->device, e->levels[i][k]);

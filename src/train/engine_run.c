@@ -225,7 +225,7 @@ static rung_status add_member(void *arg, int member)
         if (!count)
             continue;
         bool last = e->round == e->rounds - 1 || !rungi_engine_in_block(e, e->round + 1, b);
-        rungi_tree_add(e->grads + b, count, part.begin, end);
+        rungi_tree_add_blocks(e->grads + b, e->pairs + b, count, part.begin, end);
         rungi_tree_carry(e->grads[b], e->levels[b], e->round, last, part.begin, end);
     }
     return RUNG_OK;

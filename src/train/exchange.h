@@ -32,8 +32,8 @@ typedef struct rungi_exchange_options {
     rungi_timeline *timeline; // borrowed; may be NULL
 } rungi_exchange_options;
 
-// Collective: gradients of the state move to memory that the ranks share, and go with it. The state
-// is borrowed and must outlive the exchange.
+// Collective: gradients of the state move to memory that the ranks share, which is entered in the
+// device's account, and go with it. The state is borrowed and must outlive the exchange.
 rung_status rungi_exchange_create(rung_state *state, const rungi_exchange_options *options,
                                   rungi_exchange **exchange_out);
 void rungi_exchange_destroy(rungi_exchange **exchange);
@@ -81,6 +81,9 @@ rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int6
 int64_t rungi_exchange_link_time(const rungi_exchange *x);
 // What became of them; borrowed.
 const rungi_bucket_log *rungi_exchange_log(const rungi_exchange *x);
+
+// Bytes beside gradients and statistics that the exchange has of the device.
+uint64_t rungi_exchange_bytes(const rungi_exchange *x);
 
 // Exchanges of buckets since creation: one a bucket and step of the optimizer.
 int64_t rungi_exchange_count(const rungi_exchange *x);

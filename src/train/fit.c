@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +8,9 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "data/source.h"
 #include "measure/resident.h"
-#include "optim/optimizer.h"
+#include "train/fit_group.h"
 #include "train/session_stages.h"
-#include "train/shards.h"
 
 const char *rung_fit_way_name(rung_fit_way way)
 {
@@ -21,186 +18,46 @@ const char *rung_fit_way_name(rung_fit_way way)
     return names[way];
 }
 
-// ---- one prediction ---------------------------------------------------------------------------
-
-// How a step's batch is cut on one rank.
-typedef struct cut {
-    int64_t batches[2]; // of an epoch: full, and last or 0
-    int rounds, slots;  // see engine.h
-    int total;          // parts, of all ranks and devices
-    bool exact;
-} cut;
-
-static rung_status make_plan(const rungi_session *s, bool training, int64_t count,
-                             const rungi_fit_what *what, bool adds, rung_plan **plan_out)
-{
-    rung_compile_options o = rungi_engine_plan_options(s->engine, training, count);
-    o.plan_only = true;
-    o.fuse = what->fuse;
-    o.precision = what->precision;
-    o.accumulate = adds;
-    o.arena = NULL;
-    o.recompute = what->way == RUNG_FIT_KEEP ? RUNG_RECOMPUTE_NONE : RUNG_RECOMPUTE_AUTO;
-    o.budget = what->way == RUNG_FIT_LEAST ? 1 : 0;
-    return rung_compile(s->graph, s->state, &o, plan_out);
-}
-
-// Arena of a plan that is made for that alone.
-static rung_status arena_of(const rungi_session *s, bool training, int64_t count,
-                            const rungi_fit_what *what, bool adds, uint64_t *arena)
-{
-    rung_plan *plan;
-    RUNG_TRY(make_plan(s, training, count, what, adds, &plan));
-    uint64_t needed = rung_plan_memory_use(plan).arena;
-    *arena = needed > *arena ? needed : *arena;
-    rung_plan_destroy(&plan);
-    return RUNG_OK;
-}
-
-// Plans that steps on these batches need, and the places of a round that have an instance of each.
-typedef struct plans {
-    int count;
-    struct {
-        int64_t size;
-        bool adds, used[RUNGI_MAX_SHARDS];
-    } of[8]; // two sizes of a batch, plain and adding
-} plans;
-
-static void note_plan(plans *p, int64_t size, bool adds, int slot)
-{
-    int i = 0;
-    while (i < p->count && (p->of[i].size != size || p->of[i].adds != adds))
-        i++;
-    if (i == p->count) {
-        p->count++;
-        p->of[i].size = size;
-        p->of[i].adds = adds;
-        p->of[i].used[0] = true; // the plan's own
-    }
-    p->of[i].used[slot] = true;
-}
-
-// Statistics that instances keep, `bytes` each, and those of a step's rounds beside each other.
-static uint64_t all_statistics(const cut *c, int ranks, uint64_t bytes)
-{
-    static const plans none;
-    plans p = none;
-    uint64_t sum = 0;
-    int shards = c->slots * c->rounds;
-    for (int i = 0; i < 2; i++)
-        for (int k = 0; k < shards; k++) {
-            int64_t size = rungi_shard_of(c->batches[i], c->total, k).count;
-            if (size)
-                note_plan(&p, size, !c->exact && k > 0, k % c->slots);
-        }
-    for (int i = 0; i < p.count; i++)
-        for (int k = 0; k < c->slots; k++)
-            sum += p.of[i].used[k] ? bytes : 0;
-    return sum + (c->rounds > 1 && ranks == 1 ? bytes * (uint64_t)c->total : 0);
-}
-
-static uint64_t loader_bytes(const rungi_session *s, int64_t batch)
-{
-    uint64_t bytes = 0;
-    rung_loader *loaders[] = {s->train_loader, s->val_loader};
-    for (int i = 0; i < 2; i++) {
-        rung_loader_info info;
-        if (!loaders[i])
-            continue;
-        rung_loader_describe(loaders[i], &info);
-        for (int f = 0; f < info.field_count; f++)
-            bytes += (uint64_t)info.slots * (uint64_t)batch * rungi_field_bytes(&info.fields[f]);
-    }
-    return bytes;
-}
-
-rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way)
-{
-    return (rungi_fit_what){way, s->c->precision.dtype, s->c->plan.fuse,
-                            rungi_engine_rounds(s->engine)};
-}
-
-rung_status rungi_fit_predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
-                              rung_fit_row *row, rung_plan **plan_out)
-{
-    int ranks = s->ranks > 1 && !s->stages ? s->ranks : 1;
-    // Stages have more micro-batches instead of rounds.
-    int micro = s->stages ? s->stages->micro * what->rounds : 0;
-    bool adds = micro > 1; // gradients of micro-batches
-    int64_t epoch = s->train_source ? s->train_source->count : batch;
-    const cut c = {
-        .batches = {batch < epoch ? batch : epoch, s->c->data.drop_last ? 0 : epoch % batch},
-        .rounds = s->stages ? 1 : what->rounds,
-        .slots = rungi_session_own_shards(s),
-        .total = s->stages ? micro : rungi_session_shards(s) * what->rounds,
-        .exact = s->c->exact};
-    int64_t most = rungi_shard_of(c.batches[0], c.total, 0).count;
-    uint64_t flat = (uint64_t)s->state->flat_size * sizeof(float);
-    rung_optimizer_options optimizer = rungi_config_optimizer(s->c);
-    rung_plan *plan = NULL;
-    *row = (rung_fit_row){
-        .batch = batch, .precision = what->precision, .way = what->way, .seconds = NAN};
-    RUNG_TRY(make_plan(s, true, most, what, false, &plan));
-    rung_plan_memory m = rung_plan_memory_use(plan);
-    uint64_t arena = m.arena;
-    rung_status status = RUNG_OK;
-    if (s->val_loader && s->c->train.eval_every != RUNGI_NEVER)
-        status = arena_of(s, false, most, what, false, &arena);
-    if (status == RUNG_OK && c.rounds > 1 && !c.exact)
-        status = arena_of(s, true, most, what, true, &arena);
-    if (status != RUNG_OK) {
-        rung_plan_destroy(&plan);
-        return status;
-    }
-    uint64_t workers = (uint64_t)rungi_engine_width(s->engine);
-    int again;
-    rung_plan_recomputed(plan, &again, &row->extra);
-    row->weights = flat;
-    row->buffers = m.buffers ? m.buffers : 1; // the least that is allocated
-    int levels = c.exact ? rungi_tree_levels(what->rounds) * rungi_tree_branches(c.slots) : 0;
-    row->gradients = flat * (uint64_t)(c.slots + adds + levels);
-    row->optimizer = flat * (uint64_t)rungi_optimizer_states(&optimizer);
-    row->workspace = workers * m.peak_workspace;
-    row->activations = workers * arena - row->workspace;
-    row->statistics = all_statistics(&c, ranks, m.statistics);
-    row->peak = row->weights + row->buffers + row->gradients + row->optimizer + row->activations +
-                row->workspace + row->statistics;
-    row->loader = loader_bytes(s, batch);
-    *plan_out = plan;
-    return RUNG_OK;
-}
-
-// ---- the table --------------------------------------------------------------------------------
-
 typedef struct fitter {
-    rungi_session *s;
+    rungi_fit_group group;
     const rung_fit_options *o;
     rung_fit *fit;
-    rungi_fit_times times[RUNG_FIT_PRECISIONS];
     uint64_t base; // resident before arenas and loaders
     size_t room;
 } fitter;
 
+static const rungi_session *first_of(const fitter *f)
+{
+    return f->group.sessions[0];
+}
+
 static rungi_fit_what what_of(const fitter *f, int precision, rung_fit_way way)
 {
-    return (rungi_fit_what){way, f->fit->precisions[precision], f->s->c->plan.fuse,
-                            rungi_engine_rounds(f->s->engine)};
+    rungi_fit_what what = rungi_fit_configured(first_of(f), way);
+    what.precision = f->fit->precisions[precision];
+    return what;
+}
+
+// ---- rows -------------------------------------------------------------------------------------
+
+static int64_t most_rounds(const fitter *f, int64_t batch)
+{
+    int64_t shards = rungi_fit_parts(first_of(f)) / rungi_engine_rounds(first_of(f)->engine);
+    return batch < RUNGI_MAX_SHARDS / shards ? batch : RUNGI_MAX_SHARDS / shards;
 }
 
 // The fewest rounds in which the batch fits, twice as many each time as are configured.
 static rung_status find_rounds(const fitter *f, rung_fit_row *row)
 {
-    int64_t most = row->batch < RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine)
-                       ? row->batch
-                       : RUNGI_MAX_SHARDS / rungi_engine_round_shards(f->s->engine);
     bool fits = row->fits;
-    for (int64_t rounds = rungi_engine_rounds(f->s->engine); rounds <= most; rounds *= 2) {
+    int64_t most = most_rounds(f, row->batch);
+    for (int64_t rounds = rungi_engine_rounds(first_of(f)->engine); rounds <= most; rounds *= 2) {
+        rungi_fit_what what = rungi_fit_configured(first_of(f), row->way);
         rung_fit_row with = *row;
-        rung_plan *plan;
+        what.precision = row->precision;
+        what.rounds = (int)rounds;
         if (!fits) {
-            rungi_fit_what what = {row->way, row->precision, f->s->c->plan.fuse, (int)rounds};
-            RUNG_TRY(rungi_fit_predict(f->s, row->batch, &what, &with, &plan));
-            rung_plan_destroy(&plan);
+            RUNG_TRY(rungi_fit_group_predict(&f->group, row->batch, &what, NULL, NULL, &with));
             fits = with.peak <= f->fit->memory;
         }
         if (fits) {
@@ -212,23 +69,36 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
 }
 
 static rung_status predict(fitter *f, int64_t batch, int precision, rung_fit_way way,
-                           rung_fit_row *row)
+                           rung_fit_row *row, rung_fit_bytes *bytes)
 {
-    rung_plan *plan;
     rungi_fit_what what = what_of(f, precision, way);
-    const rungi_fit_times *times = &f->times[precision];
-    RUNG_TRY(rungi_fit_predict(f->s, batch, &what, row, &plan));
+    const rungi_fit_times *times = f->o->no_times ? NULL : f->group.times[precision];
+    *row = (rung_fit_row){.batch = batch, .precision = what.precision, .way = way, .seconds = NAN};
+    RUNG_TRY(rungi_fit_group_predict(&f->group, batch, &what, times, bytes, row));
     row->fits = row->peak <= f->fit->memory;
     // Weights and what is as large are resident already.
-    row->resident = f->base + row->activations + row->workspace + row->statistics + row->loader;
-    if (!f->o->no_times) {
-        double shards = rungi_engine_round_shards(f->s->engine);
-        double workers = rungi_engine_width(f->s->engine);
-        row->seconds = rungi_fit_seconds(times, plan) * ceil(shards / workers) * what.rounds +
-                       times->optimizer;
-    }
-    rung_plan_destroy(&plan);
+    row->resident = f->base + row->loader;
+    for (int d = 0; d < f->fit->device_count; d++)
+        row->resident += bytes[d].activations + bytes[d].workspace + bytes[d].statistics;
     return find_rounds(f, row);
+}
+
+static rung_status reserve(fitter *f)
+{
+    rung_fit *fit = f->fit;
+    if ((size_t)fit->count < f->room)
+        return RUNG_OK;
+    size_t room = f->room ? f->room * 2 : 16;
+    rung_fit_row *rows = reallocarray(fit->rows, room, sizeof *rows);
+    if (rows)
+        fit->rows = rows;
+    rung_fit_bytes *bytes =
+        reallocarray(fit->bytes, room * (size_t)fit->device_count, sizeof *bytes);
+    if (bytes)
+        fit->bytes = bytes;
+    RUNG_CHECK(rows && bytes, RUNG_NO_MEMORY, "no memory for a fit");
+    f->room = room;
+    return RUNG_OK;
 }
 
 static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
@@ -236,28 +106,24 @@ static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
     rung_fit *fit = f->fit;
     *any_fits = false;
     for (int i = 0; i < RUNG_FIT_PRECISIONS * RUNG_FIT_WAYS; i++) {
-        if ((size_t)fit->count == f->room) {
-            f->room = f->room ? f->room * 2 : 16;
-            rung_fit_row *rows = reallocarray(fit->rows, f->room, sizeof *rows);
-            RUNG_CHECK(rows, RUNG_NO_MEMORY, "no memory for a fit");
-            fit->rows = rows;
-        }
+        RUNG_TRY(reserve(f));
         rung_fit_row *row = &fit->rows[fit->count];
-        RUNG_TRY(predict(f, batch, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS), row));
+        RUNG_TRY(predict(f, batch, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS), row,
+                         fit->bytes + fit->count * fit->device_count));
         *any_fits |= row->fits;
         fit->count++;
     }
     return RUNG_OK;
 }
 
+// ---- the largest batch ------------------------------------------------------------------------
+
 // Stores to *low or *high whether a batch fits.
 static rung_status try_batch(fitter *f, const rungi_fit_what *what, int64_t batch, int64_t *low,
                              int64_t *high)
 {
     rung_fit_row row;
-    rung_plan *plan;
-    RUNG_TRY(rungi_fit_predict(f->s, batch, what, &row, &plan));
-    rung_plan_destroy(&plan);
+    RUNG_TRY(rungi_fit_group_predict(&f->group, batch, what, NULL, NULL, &row));
     *(row.peak <= f->fit->memory ? low : high) = batch;
     return RUNG_OK;
 }
@@ -289,6 +155,8 @@ static rung_status find_largest(fitter *f, int precision, rung_fit_way way)
     return RUNG_OK;
 }
 
+// ---- all of it --------------------------------------------------------------------------------
+
 // Bytes that the system could give a new process; 0 where it does not tell.
 static uint64_t available(void)
 {
@@ -303,25 +171,21 @@ static uint64_t available(void)
     return (uint64_t)kb * 1024;
 }
 
-// Times the operators; without times on two samples, for what libraries keep once they have
+// Times the operators; without times on few samples, for what libraries keep once they have
 // computed, which the process has resident from then on.
 static rung_status measure(fitter *f)
 {
-    const int64_t most = f->o->no_times ? 2 : 32; // enough for kernels to show their speed
-    int64_t batch = rungi_session_batch(f->s) < most ? rungi_session_batch(f->s) : most;
-    int64_t begin = rungi_now(f->s->context);
+    const rungi_session *s = first_of(f);
+    int64_t batch, begin = rungi_now(s->context);
+    RUNG_TRY(rungi_fit_sample(&f->group, !f->o->no_times, &batch));
     for (int i = 0; i < RUNG_FIT_PRECISIONS; i++) {
-        rung_fit_row row;
-        rung_plan *plan;
         rungi_fit_what what = what_of(f, i, RUNG_FIT_KEEP);
-        RUNG_TRY(rungi_fit_predict(f->s, batch, &what, &row, &plan));
-        rung_status status = rungi_fit_measure(f->s, plan, &f->times[i]);
-        rung_plan_destroy(&plan);
-        RUNG_TRY(status);
+        what.full_only = true;
+        RUNG_TRY(rungi_fit_group_measure(&f->group, batch, &what, i));
         if (f->o->no_times)
             break; // the libraries have been used
     }
-    f->fit->measured_seconds = (double)(rungi_now(f->s->context) - begin) * 1e-9;
+    f->fit->measured_seconds = (double)(rungi_now(s->context) - begin) * 1e-9;
     return RUNG_OK;
 }
 
@@ -330,7 +194,7 @@ static rung_status fill(fitter *f)
     enum { HALVES = 3, DOUBLES = 6 };
 
     bool fits = true;
-    int64_t batch = rungi_session_batch(f->s);
+    int64_t batch = rungi_session_batch(first_of(f));
     for (int i = 0; i < f->o->n_batches; i++)
         RUNG_TRY(add_batch(f, f->o->batches[i], &fits));
     for (int i = 0; i < HALVES && batch % 2 == 0; i++)
@@ -342,29 +206,38 @@ static rung_status fill(fitter *f)
     return RUNG_OK;
 }
 
+static rung_status list_devices(const fitter *f)
+{
+    rung_fit *fit = f->fit;
+    fit->device_count = rungi_fit_group_devices(&f->group);
+    fit->devices = calloc((size_t)fit->device_count, sizeof *fit->devices);
+    RUNG_CHECK(fit->devices, RUNG_NO_MEMORY, "no memory for a fit");
+    int at = 0;
+    for (int r = 0; r < f->group.ranks; r++)
+        for (int d = 0; d < rungi_engine_devices(f->group.sessions[r]->engine); d++)
+            rungi_fit_describe(f->group.sessions[r], d, &fit->devices[at++]);
+    return RUNG_OK;
+}
+
 static rung_status run(fitter *f, rung_context *context, const rung_config *config)
 {
-    const rungi_train_config *given = rungi_config_values(config);
-    RUNG_CHECK(given->train.ranks == 1 && given->train.strategy != RUNGI_STRATEGY_PIPELINE,
-               RUNG_UNSUPPORTED,
-               "fit looks at one rank: give train.strategy=single and a rank's batch");
-    RUNG_TRY(rungi_session_create(context, config,
-                                  &(rungi_session_options){.parts = RUNGI_SESSION_ALL}, &f->s));
+    RUNG_TRY(rungi_fit_group_create(context, config, &f->group));
     rung_fit *fit = f->fit;
-    const rungi_train_config *c = f->s->c;
-    RUNG_CHECK(rungi_train_devices(c) == 1, RUNG_UNSUPPORTED,
-               "fit looks at one device: give train.strategy=single and a device's batch");
+    const rungi_session *s = first_of(f);
+    const rungi_train_config *c = s->c;
+    RUNG_TRY(list_devices(f));
     snprintf(fit->model, sizeof fit->model, "%s", c->model.name);
-    snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(f->s->device));
+    snprintf(fit->device, sizeof fit->device, "%s", rung_device_name(s->device));
+    snprintf(fit->strategy, sizeof fit->strategy, "%s", rungi_config_strategy_name(c, s->ranks));
     fit->precisions[1] = c->precision.dtype == RUNG_F16 ? RUNG_F16 : RUNG_BF16;
-    fit->batch = rungi_session_batch(f->s);
-    fit->threads = rung_device_threads(f->s->device);
-    fit->memory = f->o->memory       ? f->o->memory
-                  : c->memory.budget ? (uint64_t)c->memory.budget
-                                     : available() + rungi_resident();
+    fit->batch = rungi_session_batch(s);
+    fit->threads = rung_device_threads(s->device);
+    fit->memory = f->o->memory ? f->o->memory
+                  : c->memory.budget
+                      ? (uint64_t)c->memory.budget
+                      : (available() + rungi_resident()) / (uint64_t)fit->device_count;
     RUNG_TRY(measure(f));
-    malloc_trim(0);
-    f->base = rungi_resident();
+    RUNG_TRY(rungi_fit_base(&f->group, &f->base));
     return fill(f);
 }
 
@@ -375,9 +248,7 @@ rung_status rung_fit_run(rung_context *context, const rung_config *config,
     fitter f = {.o = options, .fit = &fit};
     rung_status status = run(&f, context, config);
     rung_error error = *rung_error_last();
-    rungi_session_destroy(&f.s);
-    for (int i = 0; i < RUNG_FIT_PRECISIONS; i++)
-        rungi_array_fini(&f.times[i].list);
+    rungi_fit_group_fini(&f.group);
     if (status != RUNG_OK) {
         rung_fit_fini(&fit);
         return rungi_fail_adopt(&error);
@@ -388,6 +259,8 @@ rung_status rung_fit_run(rung_context *context, const rung_config *config,
 
 void rung_fit_fini(rung_fit *fit)
 {
+    free(fit->devices);
+    free(fit->bytes);
     free(fit->rows);
     *fit = (rung_fit){0};
 }

@@ -60,14 +60,14 @@ rung_status rungi_fit_measure(rungi_session *s, const rung_plan *plan, rungi_fit
     return measure_optimizer(s, times);
 }
 
-double rungi_fit_seconds(const rungi_fit_times *times, const rung_plan *plan)
+void rungi_fit_seconds(const rungi_fit_times *times, const rung_plan *plan, double *forward,
+                       double *backward)
 {
-    double sum = 0;
     for (size_t i = 0; i < plan->steps.count; i++) {
         const rungi_step *step = &plan->steps.data[i];
         const rungi_fit_time *t = find(times, step);
         double model = rungi_step_seconds(step);
-        sum += t ? t->seconds * model / t->model : model * times->ratio;
+        *((int)i < plan->n_forward ? forward : backward) +=
+            t ? t->seconds * model / t->model : model * times->ratio;
     }
-    return sum;
 }

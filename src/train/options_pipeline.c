@@ -36,5 +36,14 @@ const rungi_option rungi_pipeline_options_table[] = {
      .words = auto_words,
      .help = "Layers or modules, by name or pattern, that begin a stage: one less than there are "
              "ranks, in the network's order. auto: stages of equal predicted time."},
+    {.key = "pipeline.placement",
+     .type = RUNGI_OPTION_TEXTS,
+     RUNGI_AT(rungi_pipeline_config, placement),
+     .initial = "[]",
+     .help = "Which stage has which layers, as ['conv*: 0', 'fc*: 1']: patterns of the names of "
+             "layers or modules, and a stage, by number or by the device that it has. The first "
+             "pattern that a layer matches counts; layers that match none go with the layer before "
+             "them. Stages are consecutive: none may be gone back to. []: as pipeline.split_points "
+             "says."},
     {0},
 };

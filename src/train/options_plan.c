@@ -25,7 +25,9 @@ const rungi_option rungi_plan_options[] = {
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, fuse),
      .initial = "false",
-     .help = "Computes bias and activation inside of the convolution or linear layer before them."},
+     .help =
+         "Computes bias, activation and pooling inside of the convolution or linear layer before "
+         "them."},
     {.key = "plan.fuse_optimizer",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, fuse_optimizer),
@@ -60,7 +62,8 @@ const rungi_option rungi_plan_options[] = {
      RUNGI_AT(rungi_plan_config, autotune),
      .initial = "false",
      .help = "Measures the candidates of each operator once and keeps the fastest, per CPU and "
-             "with the run. Not with exact."},
+             "with the run. Of several ranks one measures at a time, and all run what was chosen. "
+             "Not with exact."},
     {0},
 };
 
@@ -97,6 +100,13 @@ const rungi_option rungi_ladder_options[] = {
      RUNGI_AT(rungi_ladder_config, rungs),
      .initial = "[]",
      .help = "Optimizations to try, in this order. []: all that there are."},
+    {.key = "ladder.launcher",
+     .type = RUNGI_OPTION_TEXT,
+     RUNGI_AT(rungi_ladder_config, launcher),
+     .initial = "",
+     .help = "Command that starts the ranks of a measured block, of the confirmation and of rung "
+             "scale as processes, with {ranks} for their number, as 'mpirun -n {ranks}'. Without "
+             "one they are threads."},
     {.key = "ladder.budget",
      .type = RUNGI_OPTION_DURATION,
      RUNGI_AT(rungi_ladder_config, budget),

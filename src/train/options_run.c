@@ -16,6 +16,14 @@ static const char *const strategies[] = {
     [RUNGI_STRATEGY_PARAMETER_SERVER] = "parameter_server",
     NULL,
 };
+const char *rungi_config_strategy_name(const rungi_train_config *v, int64_t ranks)
+{
+    rungi_strategy strategy = v->train.strategy;
+    if (strategy == RUNGI_STRATEGY_AUTO || strategy == RUNGI_STRATEGY_SINGLE)
+        strategy = ranks > 1 ? RUNGI_STRATEGY_DDP : RUNGI_STRATEGY_SINGLE;
+    return strategies[strategy];
+}
+
 static const char *const nans[] = {
     [RUNGI_NAN_STOP] = "stop",
     [RUNGI_NAN_CONTINUE] = "continue",

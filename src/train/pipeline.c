@@ -100,7 +100,7 @@ void rungi_pipeline_destroy(rungi_pipeline **pipeline)
 // ---- plans ------------------------------------------------------------------------------------
 
 // Backward has nothing to begin with where no parameter lies in or before this stage.
-static bool has_backward(const rungi_pipeline *p)
+bool rungi_pipeline_has_backward(const rungi_pipeline *p)
 {
     bool any = p->e->graph->loss != 0;
     for (int i = 0; i < p->o.part->n_out; i++)
@@ -114,7 +114,7 @@ static rung_status compile(rungi_pipeline *p, rungi_stage_plan *x)
     const char **wanted = calloc(g->outputs.count + 1, sizeof *wanted);
     RUNG_CHECK(wanted, RUNG_NO_MEMORY, "no memory for a plan");
     rung_compile_options o = rungi_engine_plan_options(p->e, x->training, x->count);
-    o.gradients = x->training && has_backward(p);
+    o.gradients = x->training && rungi_pipeline_has_backward(p);
     o.arena = p->slot[0].arena;
     for (size_t i = 0; i < g->outputs.count; i++)
         if (x->loss || strcmp(g->outputs.data[i].name, "loss") != 0)
@@ -152,15 +152,13 @@ static rung_status find(rungi_pipeline *p, bool training, bool loss, int64_t cou
     return RUNG_OK;
 }
 
-// Bytes of all that crosses a cut, of micro-batches of `count`; with `gradients` only of what has
-// one.
-static uint64_t crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
-                               int64_t count, bool gradients)
+uint64_t rungi_pipeline_crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
+                                       int64_t count, rung_dtype precision, bool gradients)
 {
     uint64_t sum = 0;
     for (int i = 0; i < n; i++)
         if (!gradients || list[i].gradient)
-            sum += rungi_pipeline_bytes(p, &list[i], count);
+            sum += rungi_crossing_bytes(p->e->graph, &list[i], count, precision);
     return sum;
 }
 
@@ -181,11 +179,15 @@ static rung_status make_slot(rungi_pipeline *p, int index, int64_t count)
 {
     rungi_stage_slot *s = &p->slot[index];
     const rungi_part *part = p->o.part;
+    rung_dtype precision = p->e->options.precision;
     if (!s->arena)
         RUNG_TRY(rung_arena_create(p->e->state->device, &s->arena));
-    RUNG_TRY(reserve(p, &s->inputs, &s->input_bytes,
-                     crossing_bytes(p, part->in, part->n_in, count, false), "values at a cut"));
-    uint64_t bytes = crossing_bytes(p, part->out, part->n_out, count, true);
+    RUNG_TRY(
+        reserve(p, &s->inputs, &s->input_bytes,
+                rungi_pipeline_crossing_bytes(p, part->in, part->n_in, count, precision, false),
+                "values at a cut"));
+    uint64_t bytes =
+        rungi_pipeline_crossing_bytes(p, part->out, part->n_out, count, precision, true);
     for (int i = 0; p->training && i < RUNGI_STAGE_SEEDS && i < p->active; i++)
         RUNG_TRY(reserve(p, &p->seeds[i], &p->seed_bytes[i], bytes, "gradients at a cut"));
     return RUNG_OK;
@@ -206,16 +208,25 @@ rung_status rungi_pipeline_slot(rungi_pipeline *p, int micro, rungi_stage_slot *
     return RUNG_OK;
 }
 
+rungi_pipeline_use rungi_pipeline_use_of(const rungi_pipeline *p, bool training, int64_t count,
+                                         int rounds)
+{
+    int most = training ? p->o.micro * rounds : p->o.micro;
+    rungi_pipeline_use use = {.active = count < most ? (int)count : most};
+    // Evaluation needs one, and another one to go on while values are sent.
+    use.slots = training || p->slots == 1 ? p->slots : 2;
+    use.slots = use.slots < use.active ? use.slots : use.active;
+    return use;
+}
+
 rung_status rungi_pipeline_prepare(rungi_pipeline *p, bool training, bool loss, int64_t count)
 {
     p->training = training;
     p->loss = loss;
     p->e->whole = count;
-    int most = training ? p->total : p->o.micro;
-    p->active = count < most ? (int)count : most;
-    // Evaluation needs one, and another one to go on while values are sent.
-    p->used = training || p->slots == 1 ? p->slots : 2;
-    p->used = p->used < p->active ? p->used : p->active;
+    rungi_pipeline_use use = rungi_pipeline_use_of(p, training, count, p->e->options.accumulate);
+    p->active = use.active;
+    p->used = use.slots;
     for (int i = 0; i < p->used; i++) // the first ones are the largest
         RUNG_TRY(make_slot(p, i, rungi_pipeline_micro(p, 0).count));
     for (int m = 0; m < p->active; m++)
@@ -242,6 +253,21 @@ const rung_plan *rungi_pipeline_training_plan(const rungi_pipeline *p)
             largest = x;
     }
     return largest ? largest->plan : NULL;
+}
+
+bool rungi_pipeline_work_of(const rungi_pipeline *p, int micro, rungi_engine_work *out)
+{
+    if (micro >= p->active)
+        return false;
+    int64_t count = rungi_pipeline_micro(p, micro).count;
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const rungi_stage_plan *x = p->entries.data[i];
+        if (x->training && x->loss && x->count == count) {
+            *out = (rungi_engine_work){x->plan, x->instances[micro % p->used], 0, count};
+            return true;
+        }
+    }
+    return false;
 }
 
 rung_status rungi_pipeline_output(const rungi_pipeline *p, const char *name, rung_view *view_out)

@@ -72,11 +72,26 @@ rung_status rungi_pipeline_create(rungi_engine *e, const rungi_pipeline_options 
 void rungi_pipeline_destroy(rungi_pipeline **pipeline);
 // Compiles the plans for a batch of `count`, fills slots for micro-batches 0, ... slots - 1.
 rung_status rungi_pipeline_prepare(rungi_pipeline *p, bool training, bool loss, int64_t count);
+// How a batch of `count` goes through, in so many rounds: micro-batches that have samples, slots
+// that these take turns in.
+typedef struct rungi_pipeline_use {
+    int active, slots;
+} rungi_pipeline_use;
+rungi_pipeline_use rungi_pipeline_use_of(const rungi_pipeline *p, bool training, int64_t count,
+                                         int rounds);
+// Has backward anything to begin with?
+bool rungi_pipeline_has_backward(const rungi_pipeline *p);
+// Bytes of all that crosses a cut, of micro-batches of `count` in that precision; with `gradients`
+// only of what has one.
+uint64_t rungi_pipeline_crossing_bytes(const rungi_pipeline *p, const rungi_crossing *list, int n,
+                                       int64_t count, rung_dtype precision, bool gradients);
 // The plan of the first micro-batch of such a batch.
 rung_status rungi_pipeline_plan(rungi_pipeline *p, bool training, int64_t count,
                                 const rung_plan **plan_out);
 // The training plan of the largest micro-batches so far, or NULL.
 const rung_plan *rungi_pipeline_training_plan(const rungi_pipeline *p);
+// See rungi_engine_work_of.
+bool rungi_pipeline_work_of(const rungi_pipeline *p, int micro, rungi_engine_work *out);
 rung_status rungi_pipeline_output(const rungi_pipeline *p, const char *name, rung_view *view_out);
 // Slot of micro-batch m, with the instance that runs it.
 rung_status rungi_pipeline_slot(rungi_pipeline *p, int micro, rungi_stage_slot **slot_out);

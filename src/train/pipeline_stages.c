@@ -264,7 +264,7 @@ static rung_status balance(const survey *s, int *cuts)
     return RUNG_OK;
 }
 
-// Is this layer what a split point names: by a pattern of its name, or by its module's?
+// Is this layer what is named: by a pattern of its name, or by its module's?
 static bool named(const rungi_node *node, const char *split)
 {
     size_t length = strlen(split);
@@ -304,6 +304,73 @@ static rung_status split(const survey *s, int *cuts)
     return RUNG_OK;
 }
 
+// ---- placed by patterns -----------------------------------------------------------------------
+
+// The stage of each node: writes stages[nodes]; and which patterns matched.
+static rung_status place_nodes(const survey *s, int *stages)
+{
+    bool used[RUNGI_PIPELINE_STAGES * 4] = {0};
+    int now = 0, count = s->o->n_placed;
+    RUNG_CHECK(count <= RUNGI_PIPELINE_STAGES * 4, RUNG_CONFIG,
+               "pipeline.placement: %d patterns; at most %d work", count,
+               RUNGI_PIPELINE_STAGES * 4);
+    for (int k = 0; k < s->nodes; k++) {
+        const rungi_node *node = &s->g->nodes.data[k];
+        int i = 0;
+        while (i < count && !named(node, s->o->placed[i].pattern))
+            i++;
+        int stage = i < count ? s->o->placed[i].stage : now;
+        RUNG_CHECK(
+            stage >= now, RUNG_CONFIG,
+            "pipeline.placement: %s would go back to stage %d ('%s'), but %s before it is on "
+            "stage %d",
+            node->name, stage, s->o->placed[i < count ? i : 0].pattern,
+            s->g->nodes.data[k ? k - 1 : 0].name, now);
+        if (i < count)
+            used[i] = true;
+        stages[k] = now = stage;
+    }
+    for (int i = 0; i < count; i++)
+        RUNG_CHECK(used[i], RUNG_CONFIG,
+                   "pipeline.placement: no layer is placed by '%s': none matches it, or patterns "
+                   "before it have them all",
+                   s->o->placed[i].pattern);
+    return RUNG_OK;
+}
+
+static rung_status check_place(const survey *s, int node, int stage)
+{
+    char why[256];
+    const char *name = s->g->nodes.data[node].name;
+    int tied = rungi_part_tied(s->g, node);
+    RUNG_CHECK(
+        !tied, RUNG_CONFIG,
+        "pipeline.placement: layers of stages %d and %d both read %s, and a parameter can be "
+        "in one stage only",
+        stage - 1, stage, s->g->values.data[tied].name);
+    RUNG_CHECK(rungi_part_can_cut(s->g, node, why, sizeof why), RUNG_UNSUPPORTED,
+               "pipeline.placement: stage %d cannot begin with %s: %s", stage, name, why);
+    return RUNG_OK;
+}
+
+static rung_status place(const survey *s, int *cuts)
+{
+    int *stages = calloc((size_t)s->nodes + 1, sizeof *stages), node = 0;
+    RUNG_CHECK(stages, RUNG_NO_MEMORY, "no memory to choose stages");
+    rung_status status = place_nodes(s, stages);
+    for (int i = 0; i < s->o->stages && status == RUNG_OK; i++) {
+        while (node < s->nodes && stages[node] < i)
+            node++;
+        if (node == s->nodes || stages[node] != i)
+            status = RUNG_FAIL(RUNG_CONFIG, "pipeline.placement: stage %d has no layer", i);
+        else if (i)
+            status = check_place(s, node, i);
+        cuts[i] = node;
+    }
+    free(stages);
+    return status;
+}
+
 rung_status rungi_stages_choose(const rung_graph *whole, rung_device *device,
                                 const rungi_stages_options *options, rungi_stage_info *stages_out)
 {
@@ -313,7 +380,9 @@ rung_status rungi_stages_choose(const rung_graph *whole, rung_device *device,
                "%d stages; at most %d work", options->stages, RUNGI_PIPELINE_STAGES);
     rung_status status = survey_init(&s, device);
     if (status == RUNG_OK)
-        status = options->split ? split(&s, cuts) : balance(&s, cuts);
+        status = options->split    ? split(&s, cuts)
+                 : options->placed ? place(&s, cuts)
+                                   : balance(&s, cuts);
     cuts[options->stages] = s.nodes;
     for (int i = 0; status == RUNG_OK && i < options->stages; i++)
         stages_out[i] = info_of(&s, i, cuts[i], cuts[i + 1]);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers are which stage of a pipeline: where the user splits the network, or balanced.
+// Which layers are which stage of a pipeline: where the user splits the network, as its layers are
+// placed, or balanced. Of placed layers the first pattern that matches counts; one that matches
+// none goes with the layer before it.
 //
 // Balanced: of all ways to cut the layers, in their order, into the wanted number of stages, those
 // whose slowest stage is within 2 % of the fastest possible (dynamic programming over the cuts, as
@@ -15,12 +17,20 @@
 #include "rung/plan.h"
 #include "train/pipeline_schedule.h"
 
+// Layers, or those of modules, whose names match are on that stage.
+typedef struct rungi_placed {
+    char pattern[128];
+    int stage;
+} rungi_placed;
+
 typedef struct rungi_stages_options {
     int stages, micro; // micro: micro-batches of a batch
     int rounds;        // batches whose gradients are added; 0: 1
     rungi_pipeline_schedule schedule;
-    const char *const *split;  // stages - 1 layers (or modules, or patterns) that begin a stage;
-                               // NULL: balanced
+    const char *const *split; // stages - 1 layers (or modules, or patterns) that begin a stage;
+                              // NULL: balanced, or as `placed` says
+    const struct rungi_placed *placed; // NULL: none
+    int n_placed;
     rung_compile_options plan; // how a stage's plan will be compiled, for a micro-batch
     int optimizer_states;      // floats that the optimizer keeps for each parameter
     uint64_t budget;           // bytes of a device; 0: no limit
@@ -39,9 +49,11 @@ typedef struct rungi_stage_info {
 } rungi_stage_info;
 
 // Fills stages_out[options->stages]. The device is only asked what it is.
-// Errors: RUNG_CONFIG for a split that names no layer, does not ascend or begins with the first
-// layer, for fewer layers than stages, and naming the parameter that two stages would share;
-// RUNG_UNSUPPORTED where a cut is not possible; RUNG_NO_MEMORY when no stages keep the budget.
+// Errors: RUNG_CONFIG for a pattern that no layer matches, a stage without layers, and naming a
+// layer that would go back to an earlier stage; for a split that names no layer, does not ascend or
+// begins with the first layer, for fewer layers than stages, and naming the parameter that two
+// stages would share; RUNG_UNSUPPORTED where a cut is not possible; RUNG_NO_MEMORY when no stages
+// keep the budget.
 rung_status rungi_stages_choose(const rung_graph *whole, rung_device *device,
                                 const rungi_stages_options *options, rungi_stage_info *stages_out);
 

@@ -9,6 +9,7 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "device/device.h"
 #include "optim/optimizer.h"
 #include "rung/models.h"
 #include "train/session_stages.h"
@@ -224,7 +225,7 @@ static rung_status create(rungi_session *s, const rung_config *config,
         if (s->train_loader)
             RUNG_TRY(make_schedule(s));
     }
-    return RUNG_OK;
+    return rungi_session_share_tuning(s);
 }
 
 rung_status rungi_session_create(rung_context *context, const rung_config *config,
@@ -295,8 +296,10 @@ void rungi_session_destroy(rungi_session **session)
     rung_source_destroy(&s->val_source);
     rungi_session_part_optimizer(s, false);
     rungi_session_destroy_servers(s);
-    if (s->heads)
+    if (s->heads) {
+        rungi_device_disown(s->device, s->heads);
         rungi_comm_free(s->comm, s->heads);
+    }
     rung_optimizer_destroy(&s->optimizer);
     for (int i = 0; i < RUNG_OPTIMIZER_STATES; i++)
         rung_device_free(s->device, s->optimizer_state[i]);

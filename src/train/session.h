@@ -148,6 +148,8 @@ rung_status rungi_session_image(const rungi_session *s, rung_shape *shape_out);
 // latter when something was measured.
 rung_status rungi_session_open_tuning(rungi_session *s, const char *run_file);
 void rungi_session_keep_tuning(rungi_session *s);
+// Of several ranks: chooses the kernels of all plans that will occur. Collective.
+rung_status rungi_session_share_tuning(rungi_session *s);
 
 // Shape [C, H, W] of a picture before the transforms, [C, 0, 0] where pictures are files and differ
 // in size; false when samples are no pictures of bytes.

@@ -69,10 +69,12 @@ rung_status rungi_session_make_optimizer(rungi_session *s, const rung_optimizer_
     rungi_comm_part part = rungi_session_optimizer_part(s);
     uint64_t bytes = (uint64_t)part.count * sizeof(float);
     for (int i = 0; i < rungi_optimizer_states(o); i++) {
-        RUNG_TRY(rung_device_alloc(s->device, bytes, "optimizer state",
-                                   (void **)&s->optimizer_state[i]));
-        memset(s->optimizer_state[i], 0, bytes);
+        RUNG_TRY(rungi_device_alloc_zero(s->device, bytes, "optimizer state",
+                                         (void **)&s->optimizer_state[i]));
     }
-    return rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
-                                       part.begin + part.count, s->optimizer_state, &s->optimizer);
+    RUNG_TRY(rungi_optimizer_create_part(s->context, o, s->segments, s->n_segments, part.begin,
+                                         part.begin + part.count, s->optimizer_state,
+                                         &s->optimizer));
+    rungi_optimizer_use_team(s->optimizer, rungi_engine_team(s->engine));
+    return RUNG_OK;
 }

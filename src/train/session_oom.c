@@ -37,12 +37,9 @@ static void add(remedies *r, const char *what, uint64_t peak, double cost, const
 }
 
 static rung_status predict(const rungi_session *s, int64_t batch, const rungi_fit_what *what,
-                           rung_fit_row *row)
+                           rungi_fit_prediction *out)
 {
-    rung_plan *plan;
-    RUNG_TRY(rungi_fit_predict(s, batch, what, row, &plan));
-    rung_plan_destroy(&plan);
-    return RUNG_OK;
+    return rungi_fit_predict_fullest(s, batch, what, out, NULL);
 }
 
 static bool fits(const remedies *r, uint64_t peak)
@@ -55,16 +52,16 @@ static bool fits(const remedies *r, uint64_t peak)
 static rung_status add_batch(remedies *r, const rungi_session *s, int64_t batch, rung_fit_way way,
                              const char *with, double cost, int64_t *batch_out)
 {
-    rung_fit_row row;
+    rungi_fit_prediction row;
     char what[64];
     rungi_fit_what as = rungi_fit_configured(s, way);
     for (int64_t less = batch / 2; less > *batch_out; less /= 2) {
         RUNG_TRY(predict(s, less, &as, &row));
-        if (!fits(r, row.peak))
+        if (!fits(r, row.bytes.total))
             continue;
         snprintf(what, sizeof what, "data.batch_size=%" PRId64 "%s",
                  less / s->c->gradients.accumulate, with);
-        add(r, what, row.peak, cost, "a smaller batch");
+        add(r, what, row.bytes.total, cost, "a smaller batch");
         *batch_out = less;
         break;
     }
@@ -76,19 +73,17 @@ static rung_status add_rounds(remedies *r, const rungi_session *s, rung_fit_way 
 {
     int64_t rounds = rungi_engine_rounds(s->engine) * 2, batch = rungi_session_batch(s);
     for (; rounds <= batch && rounds <= 1024; rounds *= 2) {
-        rung_fit_row row;
-        rung_plan *plan;
+        rungi_fit_prediction row;
         rungi_fit_what as = rungi_fit_configured(s, way);
         as.rounds = (int)rounds;
-        RUNG_TRY(rungi_fit_predict(s, batch, &as, &row, &plan));
-        rung_plan_destroy(&plan);
-        if (!fits(r, row.peak) || batch % rounds)
+        RUNG_TRY(predict(s, batch, &as, &row));
+        if (!fits(r, row.bytes.total) || batch % rounds)
             continue;
         char what[64];
         snprintf(what, sizeof what, "train.accumulate=%" PRId64 " data.batch_size=%" PRId64, rounds,
                  batch / rounds);
-        add(r, what, row.peak, 0.25,
-            row.statistics ? "normalized by smaller batches" : "the same result");
+        add(r, what, row.bytes.total, 0.25,
+            row.bytes.statistics ? "normalized by smaller batches" : "the same result");
         break;
     }
     return RUNG_OK;
@@ -97,29 +92,29 @@ static rung_status add_rounds(remedies *r, const rungi_session *s, rung_fit_way 
 static rung_status find_remedies(const rungi_session *s, int64_t batch, rung_fit_way way,
                                  remedies *r)
 {
-    rung_fit_row row;
+    rungi_fit_prediction row;
     char effect[48];
     rungi_fit_what what = rungi_fit_configured(s, way);
     if (!what.fuse) {
         what.fuse = true;
         RUNG_TRY(predict(s, batch, &what, &row));
         what.fuse = false;
-        if (fits(r, row.peak))
-            add(r, "plan.fuse=true", row.peak, -0.1, "no slower");
+        if (fits(r, row.bytes.total))
+            add(r, "plan.fuse=true", row.bytes.total, -0.1, "no slower");
     }
     if (what.precision == RUNG_F32) {
         what.precision = RUNG_BF16;
         RUNG_TRY(predict(s, batch, &what, &row));
         what.precision = RUNG_F32;
-        if (fits(r, row.peak))
-            add(r, "train.precision=bf16", row.peak, 0.3, "other rounding");
+        if (fits(r, row.bytes.total))
+            add(r, "train.precision=bf16", row.bytes.total, 0.3, "other rounding");
     }
     if (way == RUNG_FIT_KEEP) {
         what.way = RUNG_FIT_CHEAP;
         RUNG_TRY(predict(s, batch, &what, &row));
         snprintf(effect, sizeof effect, "%.0f %% more time", row.extra * 100);
-        if (fits(r, row.peak))
-            add(r, "memory.recompute=auto", row.peak, row.extra, effect);
+        if (fits(r, row.bytes.total))
+            add(r, "memory.recompute=auto", row.bytes.total, row.extra, effect);
     }
     RUNG_TRY(add_rounds(r, s, way));
     int64_t smaller = 0;
@@ -133,6 +128,37 @@ static int by_cost(const void *a, const void *b)
 {
     double x = ((const remedy *)a)->cost, y = ((const remedy *)b)->cost;
     return (x > y) - (x < y);
+}
+
+typedef struct part {
+    uint64_t bytes;
+    const char *name;
+} part;
+
+static int by_bytes(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+// What the device would hold, largest first.
+static void add_parts(const rung_fit_bytes *b, rungi_string *out)
+{
+    part parts[] = {{b->activations, "activations"},
+                    {b->workspace, "workspace"},
+                    {b->gradients, "gradients"},
+                    {b->optimizer, "optimizer"},
+                    {b->weights, "weights"},
+                    {b->buffers + b->statistics, "statistics"},
+                    {b->communication, "communication"}};
+    size_t n = sizeof parts / sizeof *parts;
+    qsort(parts, n, sizeof *parts, by_bytes);
+    for (size_t i = 0; i < n && parts[i].bytes > 1; i++) {
+        char bytes[32];
+        rungi_string_add(out, "%s%s %s", i ? ", " : " (", parts[i].name,
+                         rungi_text_bytes(parts[i].bytes, bytes, sizeof bytes));
+    }
+    rungi_string_add(out, ")");
 }
 
 static void add_tensors(const rung_plan *plan, rungi_string *out)
@@ -162,20 +188,23 @@ static void add_remedies(remedies *r, rungi_string *out)
 
 static rung_status tell(const rungi_session *s, int64_t batch, rungi_string *out)
 {
-    rung_fit_row row;
+    rungi_fit_prediction row;
     rung_plan *plan;
     const rungi_texts *list = &s->c->memory.recompute;
     bool keeps = !list->count || strcmp(list->data[0], "auto") != 0;
     rung_fit_way way = keeps ? RUNG_FIT_KEEP : RUNG_FIT_LEAST;
     char now[32];
     rungi_fit_what what = rungi_fit_configured(s, way);
-    RUNG_TRY(rungi_fit_predict(s, batch, &what, &row, &plan));
-    remedies r = {.now = row.peak, .limit = rung_device_memory(s->device).cap};
+    RUNG_TRY(rungi_fit_predict_fullest(s, batch, &what, &row, &plan));
+    remedies r = {.now = row.bytes.total, .limit = rung_device_memory(s->device).cap};
     if (s->c->memory.budget)
         r.limit = (uint64_t)s->c->memory.budget;
-    rungi_string_add(out, "; a batch of %" PRId64 " takes %s of the device", batch,
-                     rungi_text_bytes(row.peak, now, sizeof now));
-    add_tensors(plan, out);
+    rungi_string_add(out, "; a batch of %" PRId64 " takes %s of the %sdevice", batch,
+                     rungi_text_bytes(row.bytes.total, now, sizeof now),
+                     rungi_engine_devices(s->engine) > 1 ? "fullest " : "");
+    add_parts(&row.bytes, out);
+    if (plan)
+        add_tensors(plan, out);
     rung_plan_destroy(&plan);
     RUNG_TRY(find_remedies(s, batch, way, &r));
     add_remedies(&r, out);

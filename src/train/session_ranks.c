@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/source.h"
+#include "device/device.h"
 #include "optim/optimizer.h"
 #include "train/session_servers.h"
 #include "train/session_stages.h"
@@ -28,6 +29,7 @@ static void describe(const rungi_session *s, rungi_string *out)
         rungi_string_add(out, "exact\ttrue, %" PRId64 " shards\n", c->train.shards);
     else
         rungi_string_add(out, "exact\tfalse\n");
+    rungi_string_add(out, "plan.autotune\t%s\n", c->plan.autotune ? "true" : "false");
     if (s->stages)
         rungi_string_add(out, "the pipeline\t%s, %d micro-batches\n",
                          rungi_pipeline_schedule_name(c->pipeline.schedule), s->stages->micro);
@@ -223,6 +225,8 @@ static rung_status share_heads(rungi_session *s)
         RUNG_TRY(rungi_comm_alloc(s->comm, (uint64_t)all * sizeof(float),
                                   "first gradients of each part", &room));
         s->heads = room;
+        RUNG_TRY(rungi_device_adopt(s->device, room, (uint64_t)all * sizeof(float),
+                                    "first gradients of each part"));
     }
     for (int gathered = 0; gathered < 2; gathered++) {
         for (int r = 0; r < s->ranks; r++) {

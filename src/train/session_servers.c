@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "device/device.h"
 #include "optim/optimizer.h"
 
 struct rungi_session_servers {
@@ -120,6 +121,10 @@ rung_status rungi_session_make_servers(rungi_session *s, const rung_optimizer_op
                                                .update = update_range,
                                                .user = v},
                              &v->ps));
+    rungi_ps_memory m = rungi_ps_memory_of(
+        s->state->flat_size, rungi_config_servers(s->c, s->ranks), rungi_optimizer_states(o));
+    RUNG_TRY(rungi_device_adopt(s->device, rungi_ps_own(v->ps), m.weights + m.states + m.rest,
+                                "parameter server"));
     if (rungi_comm_local_size(s->comm) < s->ranks)
         rungi_engine_between(s->engine, serve, v->ps);
     return make_optimizers(v, o);
@@ -133,6 +138,8 @@ void rungi_session_destroy_servers(rungi_session *s)
     rung_optimizer_destroy(&s->optimizer); // its state is the server's
     for (int k = 0; k < RUNGI_PS_WORKERS; k++)
         rung_optimizer_destroy(&v->optimizers[k]);
+    if (v->ps)
+        rungi_device_disown(s->device, rungi_ps_own(v->ps));
     rungi_ps_destroy(&v->ps);
     free(v->steps);
     free(v);

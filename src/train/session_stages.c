@@ -12,6 +12,21 @@
 
 // ---- which layers -----------------------------------------------------------------------------
 
+static rung_status choose_here(const rungi_session *s, rungi_session_stages *g,
+                               rungi_stages_options *o)
+{
+    size_t count = s->c->pipeline.placement.count;
+    rungi_placed *placed = calloc(count + 1, sizeof *placed);
+    RUNG_CHECK(placed, RUNG_NO_MEMORY, "no memory to choose stages");
+    for (size_t i = 0; i < count; i++)
+        placed[i].stage = rungi_config_placed(s->c, i, placed[i].pattern, sizeof placed[i].pattern);
+    o->placed = count ? placed : NULL;
+    o->n_placed = (int)count;
+    rung_status status = rungi_stages_choose(g->whole, s->device, o, g->info);
+    free(placed);
+    return status;
+}
+
 // Rank 0 chooses, so that machines of different kinds do as they are told.
 static rung_status choose(rungi_session *s, rungi_session_stages *g)
 {
@@ -37,7 +52,7 @@ static rung_status choose(rungi_session *s, rungi_session_stages *g)
         .budget = (uint64_t)c->memory.budget,
         .op_rate = c->device.op_rate};
     if (s->rank == 0)
-        RUNG_TRY(rungi_stages_choose(g->whole, s->device, &o, g->info));
+        RUNG_TRY(choose_here(s, g, &o));
     return rungi_comm_broadcast(s->comm, g->info, sizeof *g->info * (uint64_t)g->count, 0,
                                 "layers of each stage");
 }

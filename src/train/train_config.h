@@ -254,6 +254,7 @@ typedef struct rungi_pipeline_config {
     rungi_pipeline_schedule schedule;
     int64_t micro_batches;    // auto: 0
     rungi_texts split_points; // or "auto"
+    rungi_texts placement;    // "PATTERN: STAGE", none: []
 } rungi_pipeline_config;
 typedef enum rungi_ps_mode {
     RUNGI_PS_SYNC,
@@ -290,6 +291,7 @@ typedef struct rungi_memory_config {
 
 typedef struct rungi_ladder_config {
     rungi_texts rungs; // none: all
+    char *launcher;    // "": none
     int64_t budget;    // nanoseconds; none: 0
     int64_t repeats;
     int64_t block_steps; // auto: 0
@@ -341,6 +343,9 @@ rung_status rungi_train_config_check_replicas(const rungi_options *options,
                                               const rungi_train_config *values,
                                               rung_context *context);
 
+// train.strategy by its word; auto is what it stands for.
+const char *rungi_config_strategy_name(const rungi_train_config *values, int64_t ranks);
+
 // Devices that share each batch within a rank: those of data_parallel, else one.
 static inline int rungi_train_devices(const rungi_train_config *values)
 {
@@ -355,6 +360,9 @@ void rungi_train_config_note_pipeline(const rungi_options *options,
                                       const rungi_train_config *values, rung_context *context);
 // Does pipeline.split_points name layers?
 bool rungi_config_splits(const rungi_train_config *values);
+// Entry `index` of pipeline.placement taken apart: its pattern, cut to `size`, and its stage, -1
+// where it has none.
+int rungi_config_placed(const rungi_train_config *values, size_t index, char *pattern, size_t size);
 // Micro-batches of a batch.
 int64_t rungi_config_micro_batches(const rungi_train_config *values, int64_t ranks, int64_t batch);
 // config_ps.c: checks strategy parameter_server; and what there must be one of for each rank, once

@@ -200,6 +200,7 @@ rung_status rung_run_config(rung_context *context, const char *run, const char *
     RUNG_TRY_GOTO(undo, rung_config_load(config, path));
     for (int i = 0; i < count; i++)
         RUNG_TRY_GOTO(undo, rung_config_override(config, overrides[i]));
+    RUNG_TRY_GOTO(undo, rungi_run_config_batch(config));
     free(path);
     *config_out = config;
     return RUNG_OK;
@@ -276,6 +277,7 @@ static rung_status compare(const rung_trainer *t, rungi_checkpoint *checkpoint)
         rungi_log(t->context, RUNG_LOG_NOTICE,
                   "the instruction set is %s now, the run was begun with %s: rounding will differ",
                   own_isa, isa);
+    RUNG_TRY(rungi_trainer_compare_ranks(t, state, where));
     if (!exact)
         RUNG_TRY(note_number(
             t, state, where, "ranks", s->ranks * rungi_train_devices(s->c),

@@ -115,6 +115,15 @@ static inline int64_t rungi_trainer_schedule_step(const rung_trainer *t)
 // The metric that `which` means, as a number of which smaller is better.
 double rungi_trainer_metric(const rung_train_event *eval, rungi_metric which);
 
+// trainer_resume.c. A batch that is said when a run goes on wins over that of each device which the
+// run was begun with.
+rung_status rungi_run_config_batch(rung_config *config);
+// Refuses, when a run goes on with another number of ranks or devices, a batch
+// that changes with it; tells when batch normalization uses other statistics. `state` is the
+// checkpoint's.
+rung_status rungi_trainer_compare_ranks(const rung_trainer *t, const json_t *state,
+                                        const char *where);
+
 // trainer_event.c: windows and events.
 void rungi_windows_begin(rung_trainer *t);
 // Adds the time since the last call to all windows; called before the timeline overwrites it.

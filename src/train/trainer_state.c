@@ -82,6 +82,7 @@ static rung_status state_json(const rung_trainer *t, json_t **out)
     json_object_set_new(o, "threads", json_integer(rung_device_threads(s->device)));
     json_object_set_new(o, "isa", json_string(rung_isa_name(rung_context_isa(t->context))));
     json_object_set_new(o, "batch_size", json_integer(rungi_session_batch(s)));
+    json_object_set_new(o, "sync_batch_norm", json_boolean(s->c->ddp.sync_batch_norm));
     json_object_set_new(o, "model", json_string(s->c->model.name));
     json_object_set_new(o, "optimizer", json_string(rung_optimizer_name(s->c->optim.name)));
     json_object_set_new(o, "optimizer_steps", steps_json(s));

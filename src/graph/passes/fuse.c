@@ -3,6 +3,12 @@
 // input, when nobody else reads that value and a kernel of the producer says it can apply it before
 // storing. Backward stays as it is: it reads only what is still stored. The merged step stands
 // where the elementwise one stood, since that may read what is made in between (a residual).
+//
+// So is a pooling step (rungi_op.joins), whose hidden output, the places of the maxima, becomes one
+// of the merged step:
+//
+//     x -> [ conv2d ] -> image -> [ max_pool2d ] -> y, places -> [ relu ] -> z
+//     x -> [ conv2d + max_pool2d + relu ] -> z, places
 #include <string.h>
 
 #include "base/error.h"
@@ -35,7 +41,9 @@ static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, rungi
 {
     *out = *a;
     rungi_fused *list = rungi_plan_block(p, sizeof(rungi_fused) * (size_t)(a->n_fused + 1));
-    rungi_operand *results = rungi_plan_block(p, sizeof(rungi_operand) * (size_t)a->n_out);
+    int hidden = b->n_out - b->op->n_out;
+    rungi_operand *results =
+        rungi_plan_block(p, sizeof(rungi_operand) * (size_t)(a->n_out + hidden));
     if (!list || !results)
         return false;
     if (a->n_fused)
@@ -43,9 +51,11 @@ static bool join(rung_plan *p, const rungi_query *a, const rungi_query *b, rungi
     list[a->n_fused] = (rungi_fused){b->op, b->attr, b->node, b->in, b->n_in, b->out};
     memcpy(results, a->out, sizeof(rungi_operand) * (size_t)a->n_out);
     results[0] = b->out[0];
+    memcpy(results + a->n_out, b->out + b->op->n_out, sizeof(rungi_operand) * (size_t)hidden);
     out->fused = list;
     out->n_fused = a->n_fused + 1;
     out->out = results;
+    out->n_out = a->n_out + hidden;
     return true;
 }
 
@@ -54,10 +64,11 @@ static bool may_join(const rung_plan *p, const rungi_step *a, const rungi_step *
 {
     const rungi_query *qa = &a->q, *qb = &b->q;
     int between = qa->out[0].buffer;
-    if (qb->op->layouts != RUNGI_LAYOUTS_SAME || !qb->op->forward.in_place || qb->n_in < 1 ||
-        qb->in[0].buffer != between || between < 0)
+    bool elementwise = qb->op->layouts == RUNGI_LAYOUTS_SAME && qb->op->forward.in_place;
+    if ((!elementwise && !qb->op->joins) || qb->n_in < 1 || qb->in[0].buffer != between ||
+        between < 0)
         return false;
-    for (int i = qb->op->n_out; i < qb->n_out; i++)
+    for (int i = qb->op->n_out; i < qb->n_out && elementwise; i++)
         if (qb->out[i].buffer >= 0)
             return false; // it keeps something of its own
     const rungi_tensor *t = &p->tensors.data[between];
@@ -81,6 +92,13 @@ static size_t producer_of(const rung_plan *p, size_t reader, int tensor)
     return reader;
 }
 
+// The kernel that would do a step as it is.
+static const rungi_kernel *chosen(const rung_plan *p, const rungi_query *q)
+{
+    struct rungi_halves halves;
+    return rungi_halves_choose(q, p->device->backend->kind, rungi_plan_policy(p), NULL, &halves);
+}
+
 rung_status rungi_plan_fuse(rung_plan *p)
 {
     rungi_policy policy = rungi_plan_policy(p);
@@ -98,6 +116,8 @@ rung_status rungi_plan_fuse(rung_plan *p)
         const rungi_kernel *kernel =
             rungi_halves_choose(&joined, p->device->backend->kind, policy, NULL, &halves);
         if (!kernel || kernel->kind == RUNGI_REFERENCE)
+            continue;
+        if (step->q.op->joins && (halves.kernel || kernel != chosen(p, &p->steps.data[before].q)))
             continue;
         p->steps.data[i].q = joined;
         remove_step(p, before);

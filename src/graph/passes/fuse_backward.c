@@ -8,6 +8,12 @@
 //
 // Where the activation's output was made of the taker's output alone (not of a sum with a
 // residual), some kernels need not read it: they can tell it from what they read anyway.
+//
+// Backward of a pooling (rungi_op.joins) is merged into all steps that take its result, if they
+// all can do it, so that the gradient of the larger image is never stored:
+//
+//     gy, places -> [ max_pool2d.backward ] -> g -> [ conv2d.backward_weight ], [ .backward_data ]
+//     gy, places -> [ conv2d.backward_weight + max_pool2d ], [ conv2d.backward_data + max_pool2d ]
 #include <string.h>
 
 #include "base/error.h"
@@ -79,8 +85,84 @@ static rung_status try_join(rung_plan *p, const rungi_query *a, const rungi_quer
     return RUNG_OK;
 }
 
+// ---- poolings ---------------------------------------------------------------------------------
+
+enum { TAKERS = 4 };
+
+// Steps that read the result g of a pooling's backward at `from`, as the gradient of their only
+// output; 0: one of them is another kind of step, or there are too many.
+static int takers_of(const rung_plan *p, size_t from, int g, size_t takers[TAKERS])
+{
+    const rungi_tensor *t = &p->tensors.data[g];
+    int n = 0, reads = rungi_plan_reads(p, g);
+    if (t->kind != RUNGI_TENSOR_ARENA || t->root != g || t->keep)
+        return 0;
+    for (size_t i = taker_of(p, from, g); i && n < TAKERS; i = taker_of(p, i, g))
+        takers[n++] = i;
+    return n == reads ? n : 0;
+}
+
+// Step b with pooling a before it, of whose outputs it reads what a's backward does.
+static bool join_pooling(rung_plan *p, const rungi_query *a, const rungi_query *b, rungi_query *out)
+{
+    const rungi_operand *places = NULL;
+    for (int i = 0; i < a->n_out; i++)
+        if (a->out[i].buffer >= 0)
+            places = &a->out[i];
+    rungi_fused *fused = rungi_plan_block(p, sizeof *fused);
+    if (!fused || !places)
+        return false;
+    *fused = (rungi_fused){a->op, a->attr, a->node, a->in, a->n_in, places};
+    *out = *b;
+    out->fused = fused;
+    out->n_fused = 1;
+    out->gout = a->gout;
+    return true;
+}
+
+static rung_status try_pooling(rung_plan *p, size_t index, bool *done_out)
+{
+    rungi_device_kind kind = p->device->backend->kind;
+    const rungi_query *a = &p->steps.data[index].q;
+    rungi_query joined[TAKERS];
+    size_t takers[TAKERS];
+    *done_out = false;
+    if (a->pass == RUNGI_FORWARD || !a->op->joins || a->gin[0].buffer < 0)
+        return RUNG_OK;
+    int n = takers_of(p, index, a->gin[0].buffer, takers);
+    for (int i = 0; i < n; i++) {
+        const rungi_query *b = &p->steps.data[takers[i]].q;
+        struct rungi_halves halves, alone;
+        if (b->n_fused)
+            return RUNG_OK;
+        RUNG_CHECK(join_pooling(p, a, b, &joined[i]), RUNG_NO_MEMORY, "no memory for a plan");
+        const rungi_kernel *kernel =
+            rungi_halves_choose(&joined[i], kind, rungi_plan_policy(p), NULL, &halves);
+        if (!kernel || kernel->kind == RUNGI_REFERENCE || halves.kernel ||
+            kernel != rungi_halves_choose(b, kind, rungi_plan_policy(p), NULL, &alone))
+            return RUNG_OK;
+    }
+    for (int i = 0; i < n; i++)
+        p->steps.data[takers[i]].q = joined[i];
+    *done_out = n > 0;
+    return RUNG_OK;
+}
+
+static void remove_step(rung_plan *p, size_t index)
+{
+    memmove(&p->steps.data[index], &p->steps.data[index + 1],
+            (p->steps.count - index - 1) * sizeof *p->steps.data);
+    p->steps.count--;
+}
+
 rung_status rungi_plan_fuse_backward(rung_plan *p)
 {
+    for (size_t i = (size_t)p->n_forward; i < p->steps.count; i++) {
+        bool done;
+        RUNG_TRY(try_pooling(p, i, &done));
+        if (done)
+            remove_step(p, i--);
+    }
     for (size_t i = (size_t)p->n_forward; i < p->steps.count; i++) {
         const rungi_step *a = &p->steps.data[i];
         if (!is_activation(p, a))
@@ -94,10 +176,7 @@ rung_status rungi_plan_fuse_backward(rung_plan *p)
         if (!can)
             continue;
         p->steps.data[taker].q = joined;
-        memmove(&p->steps.data[i], &p->steps.data[i + 1],
-                (p->steps.count - i - 1) * sizeof *p->steps.data);
-        p->steps.count--;
-        i--;
+        remove_step(p, i--);
     }
     return RUNG_OK;
 }

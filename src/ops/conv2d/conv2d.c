@@ -63,10 +63,16 @@ static double taps_inside(int64_t in, int64_t out, int64_t kernel, const rungi_c
     return (double)count;
 }
 
+const rungi_operand *rungi_conv2d_output(const rungi_query *q)
+{
+    return q->n_fused && q->fused[0].op->joins ? &q->fused[0].in[0] : &q->out[0];
+}
+
 // Products with padding are not counted.
 static double flops(const rungi_query *q)
 {
-    const int64_t *x = q->in[0].shape.dim, *w = q->in[1].shape.dim, *y = q->out[0].shape.dim;
+    const int64_t *x = q->in[0].shape.dim, *w = q->in[1].shape.dim;
+    const int64_t *y = rungi_conv2d_output(q)->shape.dim;
     return 2.0 * (double)(y[0] * y[1] * w[1]) * taps_inside(x[2], y[2], w[2], q->attr, 0) *
            taps_inside(x[3], y[3], w[3], q->attr, 1);
 }

@@ -9,6 +9,9 @@ typedef struct rungi_conv2d_attr {
     int groups;
 } rungi_conv2d_attr;
 
+// The convolution's own output, also where a pooling that is fused makes another one of it.
+const rungi_operand *rungi_conv2d_output(const rungi_query *q);
+
 extern const rungi_case rungi_conv2d_cases[];
 extern const rungi_kernel *const rungi_conv2d_forward_cpu[];
 extern const rungi_kernel *const rungi_conv2d_weight_cpu[];

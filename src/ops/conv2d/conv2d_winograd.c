@@ -5,8 +5,8 @@
 // Few channels, the weight stays in the caches ("resident"): U is made once, each thread takes its
 // share of the tiles, a block at a time:
 //
-//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, ReLU ->
-//     y
+//     x -> [ V: 36 x block x channels ] --U, shared--> [ M: 36 x block x outputs ] -> bias, 2x2
+//     pooling, ReLU -> y
 //          |------------------- one thread, second-level cache ------------------|
 //
 // Many channels, few tiles ("streamed"): V of all tiles is made once, each thread takes its share
@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_winograd_loops.h"
+#include "ops/max_pool2d/max_pool2d.h"
 #include "ops/parallel.h"
 
 enum {
@@ -50,6 +51,34 @@ const rungi_wino_loops *rungi_wino_loops_for(rung_isa isa)
 #endif
     (void)isa;
     return &rungi_wino_loops_plain;
+}
+
+bool rungi_wino_pools(const rungi_query *q)
+{
+    return q->n_fused && q->fused[0].op == &rungi_op_max_pool2d &&
+           rungi_pool_is_2x2(q->fused[0].attr);
+}
+
+rungi_wino_source rungi_wino_gradient_of(const rungi_call *c)
+{
+    const rungi_query *q = c->q;
+    rungi_wino_source s = {.data = rungi_ptr(c, &q->gout[0])};
+    if (rungi_wino_pools(q)) {
+        s.places = rungi_ptr(c, q->fused[0].out);
+        s.places_end = s.places + rungi_operand_count(&q->gout[0]);
+    } else if (q->n_fused) {
+        s.gate = rungi_ptr(c, q->fused[0].out);
+    }
+    return s;
+}
+
+bool rungi_wino_takes_gradient(const rungi_query *q, rungi_reason *why)
+{
+    if (rungi_wino_pools(q) && q->gout[0].layout != RUNGI_CHANNELS_LAST)
+        return rungi_refuse(why, "needs plan.layout channels_last");
+    if (q->n_fused && q->fused[0].out->buffer < 0)
+        return rungi_refuse(why, "needs the output of %s", q->fused[0].op->name);
+    return true;
 }
 
 bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rungi_operand *y,
@@ -86,8 +115,9 @@ bool rungi_wino_pays(const rungi_query *q)
 double rungi_wino_flops(const rungi_query *q)
 {
     bool forward = q->pass == RUNGI_FORWARD, weight = !forward && rungi_query_pass(q)->gives != 1;
-    const rungi_operand *x = forward || weight ? &q->in[0] : &q->gout[0];
-    const rungi_operand *y = forward ? &q->out[0] : weight ? &q->gout[0] : &q->gin[0];
+    const rungi_operand *out = rungi_conv2d_output(q);
+    const rungi_operand *x = forward || weight ? &q->in[0] : out;
+    const rungi_operand *y = forward || weight ? out : &q->gin[0];
     rungi_wino_image m = rungi_wino_image_of(x, y, 0);
     double tiles = (double)(x->shape.dim[0] * m.rows * m.cols);
     double c = (double)m.c, o = (double)y->shape.dim[1];
@@ -208,9 +238,8 @@ typedef struct forward_work {
     const forward_plan *p;
     forward_space s;
     rungi_wino_weight w;
-    const float *x, *bias;
-    float *y;
-    bool relu;
+    rungi_wino_source x;
+    rungi_wino_store to;
 } forward_work;
 
 // The part of n that falls to thread i.
@@ -226,11 +255,11 @@ static void resident_share(const forward_work *f, int thread)
     int64_t end = share(p->tiles, thread + 1, p->threads);
     for (int64_t t = share(p->tiles, thread, p->threads), n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
-        p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL, v);
+        p->loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL, v);
         for (int k = 0; k < POINTS; k++)
             p->loops->multiply(&p->u, 0, p->x.c, n, v + k * p->v.plane, p->v.width, 1,
                                f->s.u + k * p->u.plane, m + k * p->m_plane, p->m_width, false);
-        p->loops->output(&p->y, m, p->m_plane, p->m_width, t, n, 0, p->y.c, f->bias, f->relu, f->y);
+        p->loops->output(&p->y, m, p->m_plane, p->m_width, t, n, 0, p->y.c, &f->to);
     }
 }
 
@@ -264,8 +293,7 @@ static void streamed_outputs(const forward_work *f, int thread, int64_t first, i
             p->loops->multiply(&panels, 0, inputs, n, v + k * p->v.plane, p->v.width, 1,
                                u + k * panels.plane, m + k * p->m_plane, p->m_width, c > 0);
     }
-    p->loops->output(&p->y, m, p->m_plane, p->m_width, first, n, begin, end, f->bias, f->relu,
-                     f->y);
+    p->loops->output(&p->y, m, p->m_plane, p->m_width, first, n, begin, end, &f->to);
 }
 
 static void run_streamed(const forward_work *f)
@@ -277,7 +305,7 @@ static void run_streamed(const forward_work *f)
         RUNGI_PARALLEL_TASKS(p->threads)
         for (int i = 0; i < p->threads; i++) {
             int64_t begin = share(n, i, p->threads), end = share(n, i + 1, p->threads);
-            p->loops->input(&p->x, f->x, f->s.zeros, t + begin, end - begin, &p->v, RUNGI_WINO_ALL,
+            p->loops->input(&p->x, &f->x, f->s.zeros, t + begin, end - begin, &p->v, RUNGI_WINO_ALL,
                             f->s.v + begin * p->v.width);
         }
         RUNGI_PARALLEL_TASKS(p->threads)
@@ -304,13 +332,21 @@ static rung_status run(const rungi_call *c, forward_work *f)
 
 static bool forward_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_wino_can_run(q, &q->in[0], &q->out[0], why) && rungi_fuses_relu(q, why);
+    rungi_query rest = *q;
+    if (rungi_wino_pools(q)) {
+        if (q->out[0].layout != RUNGI_CHANNELS_LAST)
+            return rungi_refuse(why, "needs plan.layout channels_last");
+        rest.fused++;
+        rest.n_fused--;
+    }
+    return rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why) &&
+           rungi_fuses_relu(&rest, why);
 }
 
 static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 {
     const rungi_conv2d_attr *a = q->attr;
-    return create(q, &q->in[0], &q->out[0], a->pad[0], setup);
+    return create(q, &q->in[0], rungi_conv2d_output(q), a->pad[0], setup);
 }
 
 static rung_status forward_run(const rungi_call *c)
@@ -318,22 +354,27 @@ static rung_status forward_run(const rungi_call *c)
     const rungi_query *q = c->q;
     const int64_t *w = q->in[1].shape.dim;
     forward_work f = {.w = {rungi_ptr(c, &q->in[1]), w[0], w[1], w[1] * 9, 9, false},
-                      .x = rungi_ptr(c, &q->in[0]),
-                      .bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL,
-                      .y = rungi_ptr(c, &q->out[0]),
-                      .relu = q->n_fused > 0};
+                      .x.data = rungi_ptr(c, &q->in[0]),
+                      .to = {.bias = q->n_in > 2 ? rungi_ptr(c, &q->in[2]) : NULL,
+                             .pool = rungi_wino_pools(q),
+                             .relu = q->n_fused > rungi_wino_pools(q),
+                             .index = rungi_wino_pools(q) ? rungi_ptr(c, &q->out[1]) : NULL,
+                             .y = rungi_ptr(c, &q->out[0])}};
     return run(c, &f);
 }
 
 static bool data_can_run(const rungi_query *q, rungi_reason *why)
 {
-    return rungi_wino_can_run(q, &q->gin[0], &q->gout[0], why);
+    if (q->n_fused && !rungi_wino_pools(q))
+        return rungi_refuse(why, "cannot apply %s", q->fused[0].op->name);
+    return rungi_wino_takes_gradient(q, why) &&
+           rungi_wino_can_run(q, &q->gin[0], rungi_conv2d_output(q), why);
 }
 
 static rung_status data_create(const rungi_query *q, rungi_setup *setup)
 {
     const rungi_conv2d_attr *a = q->attr;
-    return create(q, &q->gout[0], &q->gin[0], 2 - a->pad[0], setup);
+    return create(q, rungi_conv2d_output(q), &q->gin[0], 2 - a->pad[0], setup);
 }
 
 static rung_status data_run(const rungi_call *c)
@@ -341,8 +382,8 @@ static rung_status data_run(const rungi_call *c)
     const rungi_query *q = c->q;
     const int64_t *w = q->in[1].shape.dim;
     forward_work f = {.w = {rungi_ptr(c, &q->in[1]), w[1], w[0], 9, w[1] * 9, true},
-                      .x = rungi_ptr(c, &q->gout[0]),
-                      .y = rungi_ptr(c, &q->gin[0])};
+                      .x = rungi_wino_gradient_of(c),
+                      .to.y = rungi_ptr(c, &q->gin[0])};
     return run(c, &f);
 }
 
@@ -360,6 +401,7 @@ const rungi_kernel rungi_conv2d_data_winograd = {.name = "winograd",
                                                  .can_run = data_can_run,
                                                  .prefers = rungi_wino_pays,
                                                  .flops = rungi_wino_flops,
+                                                 .fuses = true,
                                                  .create = data_create,
                                                  .destroy = free,
                                                  .run = data_run};

@@ -71,21 +71,39 @@ typedef struct rungi_wino_lines {
 
 #define RUNGI_WINO_ALL ((rungi_wino_lines){0, 6})
 
+// What becomes of a pixel once it is computed: + bias, the largest of 2x2, ReLU.
+typedef struct rungi_wino_store {
+    const float *bias; // may be NULL
+    bool relu;
+    bool pool;      // y has the largest of each 2x2 pixels, as max_pool2d has it
+    uint8_t *index; // their places, 0 to 3; may be NULL
+    float *y;
+} rungi_wino_store;
+
+// Where an image's pixels come from.
+typedef struct rungi_wino_source {
+    const float *data;
+    // The gradient of max_pool2d's output of 2x2 pixels of the image: a pixel is that of its window
+    // where its place, 0 to 3, is that of the window, else 0. NULL: the image itself.
+    const uint8_t *places, *places_end;
+    const float *gate; // gradients alone: 0 where this is not positive; NULL: nowhere
+} rungi_wino_source;
+
 // Loops, compiled once per instruction set.
 typedef struct rungi_wino_loops {
     int lanes;
     int (*panel_count)(int vectors); // into how many panels a row is cut
     // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
-    void (*input)(const rungi_wino_image *image, const float *x, const float *zeros, int64_t first,
-                  int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines, float *v);
-    // Z of the same tiles of dy, which is 0 where gate (NULL: nowhere) is not positive, to row
-    // `row` and on; Z has chunks of outputs, `chunk_stride` floats apart, of which `panels`
-    // describes a whole one. Adds the pixels' sums to sums[outputs, rounded up to vectors] where
-    // that is not NULL.
-    void (*gradient)(const rungi_wino_image *image, const float *dy, const float *gate,
-                     const float *zeros, int64_t first, int64_t count,
-                     const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
-                     rungi_wino_lines lines, float *z, float *sums);
+    void (*input)(const rungi_wino_image *image, const rungi_wino_source *x, const float *zeros,
+                  int64_t first, int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines,
+                  float *v);
+    // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
+    // floats apart, of which `panels` describes a whole one. Adds the pixels' sums to sums[outputs,
+    // rounded up to vectors] where that is not NULL.
+    void (*gradient)(const rungi_wino_image *image, const rungi_wino_source *dy, const float *zeros,
+                     int64_t first, int64_t count, const rungi_wino_panels *panels,
+                     int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
+                     float *sums);
     // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
     // which begin at output `out_begin`.
     void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
@@ -95,16 +113,16 @@ typedef struct rungi_wino_loops {
                      const float *a, int64_t row_stride, int64_t k_stride, const float *b, float *c,
                      int64_t c_stride, bool add);
     // y of tiles [first, first + count) and outputs [begin, end) from M, whose planes have rows of
-    // `width` floats that begin with output `begin`.
+    // `width` floats that begin with output `begin`. `image` is that before pooling.
     void (*output)(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
-                   int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
-                   bool relu, float *y);
-    // dg[o][c] of inputs [in_begin, in_end) and outputs [out_begin, out_end) from `parts` D's, each
-    // `part` floats after the other, whose rows are inputs from in_first on and columns outputs
-    // from out_begin on.
+                   int64_t first, int64_t count, int64_t begin, int64_t end,
+                   const rungi_wino_store *to);
+    // dg[o][c], or with `add` what is added to it, of inputs [in_begin, in_end) and outputs
+    // [out_begin, out_end) from `parts` D's, each `part` floats after the other, whose rows are
+    // inputs from in_first on and columns outputs from out_begin on.
     void (*finish)(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                    int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
-                   int64_t out_end, int64_t inputs, float *dg);
+                   int64_t out_end, int64_t inputs, bool add, float *dg);
 } rungi_wino_loops;
 
 extern const rungi_wino_loops rungi_wino_loops_plain;
@@ -113,6 +131,12 @@ extern const rungi_wino_loops rungi_wino_loops_avx2, rungi_wino_loops_avx512;
 #endif
 
 const rungi_wino_loops *rungi_wino_loops_for(rung_isa isa);
+
+// Is a 2x2 max_pool2d fused to the query; the source of the gradient of the convolution's output.
+bool rungi_wino_pools(const rungi_query *q);
+rungi_wino_source rungi_wino_gradient_of(const rungi_call *c);
+// Backward: can it be read where it lies?
+bool rungi_wino_takes_gradient(const rungi_query *q, rungi_reason *why);
 
 // Can a Winograd kernel do this pass at all: shapes, layouts, types, the switch.
 bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rungi_operand *y,

@@ -29,6 +29,7 @@ enum { WINO_LANES = 4 };
 typedef float wino_v __attribute__((vector_size(4 * WINO_LANES)));
 typedef float wino_v_any __attribute__((vector_size(4 * WINO_LANES), aligned(4), may_alias));
 typedef int32_t wino_vi __attribute__((vector_size(4 * WINO_LANES)));
+typedef uint8_t wino_bytes __attribute__((vector_size(WINO_LANES)));
 
 WINO_INLINE wino_v wino_load(const float *from)
 {

@@ -2,7 +2,7 @@
 // The Winograd loops, compiled once per instruction set.
 #include "ops/conv2d/conv2d_winograd_gemm.h"
 //
-#include "ops/conv2d/conv2d_winograd_transform.h"
+#include "ops/conv2d/conv2d_winograd_output.h"
 
 #define WINO_TABLE                                                                     \
     {                                                                                  \

@@ -3,6 +3,7 @@
 // channels at a time. Each is a function of a line applied to columns, then to rows.
 #include "ops/conv2d/conv2d_winograd.h"
 #include "ops/conv2d/conv2d_winograd_lanes.h"
+#include "ops/conv2d/conv2d_winograd_turn.h"
 
 // The points are +-P and +-Q beside 0 and infinity.
 #define WINO_P 0.625f
@@ -124,6 +125,42 @@ static void wino_pixels(const rungi_wino_image *m, const float *x, const float *
         }
 }
 
+// The same of an image whose pixels are gradients of windows of 2x2: where the windows and their
+// places lie. Outside it is `zeros` and any place.
+static void wino_windows(const rungi_wino_image *m, const rungi_wino_source *x, const float *zeros,
+                         int64_t tile, int size, const float **at, const uint8_t **place)
+{
+    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
+    int64_t top = rest / m->cols * 4 - m->pad, left = rest % m->cols * 4 - m->pad;
+    int64_t h = m->h / 2, w = m->w / 2;
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++) {
+            int64_t y = top + i, z = left + j;
+            bool inside = y >= 0 && y < 2 * h && z >= 0 && z < 2 * w;
+            int64_t from = inside ? ((n * h + y / 2) * w + z / 2) * m->c : 0;
+            at[i * size + j] = inside ? x->data + from : zeros;
+            place[i * size + j] = x->places + from;
+        }
+}
+
+// n places; what lies behind them may be read, but not behind `end`.
+WINO_INLINE wino_vi wino_load_places(const uint8_t *from, int n, const uint8_t *end)
+{
+    wino_bytes bytes = {0};
+    if (end - from >= WINO_LANES)
+        memcpy(&bytes, from, sizeof bytes);
+    else
+        for (int i = 0; i < n; i++)
+            bytes[i] = from[i];
+    return __builtin_convertvector(bytes, wino_vi);
+}
+
+// v where the window's place is `place`, else 0.
+WINO_INLINE wino_v wino_where_placed(wino_v v, wino_vi window, int place)
+{
+    return (wino_v)((wino_vi)v & (window == place));
+}
+
 // Asks for a vector of the next tile's pixels while this one's are transformed: tiles lie
 // scattered, and their lines come from memory.
 WINO_INLINE void wino_prefetch(const float *const *next, int count, int64_t c)
@@ -135,59 +172,125 @@ WINO_INLINE void wino_prefetch(const float *const *next, int count, int64_t c)
 
 // ---- input ------------------------------------------------------------------------------------
 
-// Channels [c, c + n) of a tile; n and the lines are constants where they are all.
-WINO_INLINE void wino_input_vector(const float *const *at, int64_t c, int n, rungi_wino_lines lines,
-                                   float *to, int64_t plane)
-{
-#define WINO_FROM(i, j) \
-    (n == WINO_LANES ? wino_load(at[(i)*6 + (j)] + c) : wino_load_part(at[(i)*6 + (j)] + c, n))
-#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
-    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-}
+// A tile of 6x6 pixels.
+typedef struct wino_input_tile {
+    const float *at[36];
+    const uint8_t *place[36]; // of windows
+} wino_input_tile;
 
-static void wino_input(const rungi_wino_image *image, const float *x, const float *zeros,
-                       int64_t first, int64_t count, const rungi_wino_rows *rows,
-                       rungi_wino_lines lines, float *v)
+static void wino_find_input(const rungi_wino_image *m, const rungi_wino_source *x,
+                            const float *zeros, int64_t tile, wino_input_tile *to)
 {
-    const bool all = lines.begin == 0 && lines.end == 6;
-    const float *tiles[2][36];
-    wino_pixels(image, x, zeros, first, 6, tiles[0]);
-    for (int64_t t = 0; t < count; t++) {
-        const float *const *at = tiles[t % 2], **next = tiles[(t + 1) % 2];
-        wino_pixels(image, x, zeros, first + (t + 1 < count ? t + 1 : t), 6, next);
-        for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
-            int64_t end = rungi_wino_least(image->c, begin + rows->chunk), c = begin;
-            float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
-            for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES) {
-                wino_prefetch(next + 14, 22, c); // the tile before has the others
-                wino_input_vector(at, c, WINO_LANES, RUNGI_WINO_ALL, to, rows->plane);
-            }
-            for (; c < end; c += WINO_LANES, to += WINO_LANES)
-                wino_input_vector(at, c, (int)rungi_wino_least(WINO_LANES, end - c), lines, to,
-                                  rows->plane);
-        }
-    }
+    if (x->places)
+        wino_windows(m, x, zeros, tile, 6, to->at, to->place);
+    else
+        wino_pixels(m, x->data, zeros, tile, 6, to->at);
 }
-
-// ---- gradient of the output -------------------------------------------------------------------
 
 WINO_INLINE wino_v wino_load_some(const float *from, int n)
 {
     return n == WINO_LANES ? wino_load(from) : wino_load_part(from, n);
 }
 
-// Returns the sum of the pixels, which are 0 where the gate (NULL: nowhere) is not positive.
-WINO_INLINE wino_v wino_gradient_vector(const float *const *at, const float *const *gate, int64_t o,
-                                        int n, rungi_wino_lines lines, float *to, int64_t plane)
+// Channels [c, c + n) of a tile; n and the lines are constants where they are all, `odd` (is the
+// first pixel the second of its window?) is one. -1: there are no windows.
+WINO_INLINE void wino_input_vector(const wino_input_tile *tile, const uint8_t *end, const int odd,
+                                   int64_t c, int n, rungi_wino_lines lines, float *to,
+                                   int64_t plane)
+{
+#define WINO_PLACE(i, j) (((i) + odd) % 2 * 2 + ((j) + odd) % 2)
+#define WINO_PIXEL(i, j) wino_load_some(tile->at[(i)*6 + (j)] + c, n)
+#define WINO_FROM(i, j)                                                                  \
+    (odd < 0 ? WINO_PIXEL(i, j)                                                          \
+             : wino_where_placed(WINO_PIXEL(i, j),                                       \
+                                 wino_load_places(tile->place[(i)*6 + (j)] + c, n, end), \
+                                 WINO_PLACE(i, j)))
+#define WINO_TO(i, j, v) wino_store(to + ((i)*6 + (j)) * plane, v)
+    WINO_2D_LINES(wino_b, 6, 6, lines.begin, lines.end, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_PIXEL
+#undef WINO_PLACE
+#undef WINO_TO
+}
+
+// One tile's channels [begin, end).
+WINO_INLINE void wino_input_channels(const wino_input_tile *tile, const wino_input_tile *next,
+                                     const uint8_t *places_end, const int odd, int64_t begin,
+                                     int64_t end, rungi_wino_lines lines, float *to, int64_t plane)
+{
+    const bool all = lines.begin == 0 && lines.end == 6;
+    int64_t c = begin;
+    for (; all && c + WINO_LANES <= end; c += WINO_LANES, to += WINO_LANES) {
+        wino_prefetch(next->at + 14, 22, c); // the tile before has the others
+        wino_input_vector(tile, places_end, odd, c, WINO_LANES, RUNGI_WINO_ALL, to, plane);
+    }
+    for (; c < end; c += WINO_LANES, to += WINO_LANES)
+        wino_input_vector(tile, places_end, odd, c, (int)rungi_wino_least(WINO_LANES, end - c),
+                          lines, to, plane);
+}
+
+static void wino_input(const rungi_wino_image *image, const rungi_wino_source *x,
+                       const float *zeros, int64_t first, int64_t count,
+                       const rungi_wino_rows *rows, rungi_wino_lines lines, float *v)
+{
+    wino_input_tile tiles[2];
+    wino_find_input(image, x, zeros, first, &tiles[0]);
+    for (int64_t t = 0; t < count; t++) {
+        const wino_input_tile *tile = &tiles[t % 2];
+        wino_input_tile *next = &tiles[(t + 1) % 2];
+        wino_find_input(image, x, zeros, first + (t + 1 < count ? t + 1 : t), next);
+        for (int64_t begin = 0, chunk = 0; begin < image->c; begin += rows->chunk, chunk++) {
+            int64_t end = rungi_wino_least(image->c, begin + rows->chunk);
+            float *to = v + chunk * RUNGI_WINO_POINTS * rows->plane + t * rows->width;
+            if (!x->places)
+                wino_input_channels(tile, next, NULL, -1, begin, end, lines, to, rows->plane);
+            else if (image->pad % 2)
+                wino_input_channels(tile, next, x->places_end, 1, begin, end, lines, to,
+                                    rows->plane);
+            else
+                wino_input_channels(tile, next, x->places_end, 0, begin, end, lines, to,
+                                    rows->plane);
+        }
+    }
+}
+
+// ---- gradient of the output -------------------------------------------------------------------
+
+// The tiles of dy, and of the gate or the windows' places where there are any.
+typedef struct wino_gradient_tiles {
+    const float *dy[16], *gate[16];
+    const uint8_t *place[16];
+} wino_gradient_tiles;
+
+typedef enum wino_gradient_kind { WINO_PLAIN, WINO_GATED, WINO_PLACED } wino_gradient_kind;
+
+static void wino_find_gradient(const rungi_wino_image *m, const rungi_wino_source *dy,
+                               const float *zeros, int64_t tile, wino_gradient_tiles *to)
+{
+    if (dy->places)
+        wino_windows(m, dy, zeros, tile, 4, to->dy, to->place);
+    else
+        wino_pixels(m, dy->data, zeros, tile, 4, to->dy);
+    if (dy->gate)
+        wino_pixels(m, dy->gate, zeros, tile, 4, to->gate);
+}
+
+// Returns the sum of the pixels.
+WINO_INLINE wino_v wino_gradient_vector(const wino_gradient_tiles *tiles,
+                                        const wino_gradient_kind kind, const uint8_t *places_end,
+                                        int64_t o, int n, rungi_wino_lines lines, float *to,
+                                        int64_t plane)
 {
     wino_v pixel[16], sum[4];
     WINO_UNROLL
     for (int i = 0; i < 16; i++) {
-        pixel[i] = wino_load_some(at[i] + o, n);
-        if (gate)
-            pixel[i] = wino_where_positive(wino_load_some(gate[i] + o, n), pixel[i]);
+        pixel[i] = wino_load_some(tiles->dy[i] + o, n);
+        if (kind == WINO_GATED)
+            pixel[i] = wino_where_positive(wino_load_some(tiles->gate[i] + o, n), pixel[i]);
+        if (kind == WINO_PLACED)
+            pixel[i] =
+                wino_where_placed(pixel[i], wino_load_places(tiles->place[i] + o, n, places_end),
+                                  i / 4 % 2 * 2 + i % 2);
     }
     WINO_UNROLL
     for (int i = 0; i < 4; i++)
@@ -200,20 +303,15 @@ WINO_INLINE wino_v wino_gradient_vector(const float *const *at, const float *con
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// The tiles of dy, and of the gate where there is one.
-typedef struct wino_gradient_tiles {
-    const float *dy[16], *gate[16];
-} wino_gradient_tiles;
-
 // One tile's vectors of all outputs.
-WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const bool gated,
-                                    const wino_gradient_tiles *next, int64_t outputs,
-                                    const rungi_wino_panels *panels, int64_t chunk_stride,
-                                    int64_t row, rungi_wino_lines lines, float *z, float *sums)
+WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const wino_gradient_kind kind,
+                                    const uint8_t *places_end, const wino_gradient_tiles *next,
+                                    int64_t outputs, const rungi_wino_panels *panels,
+                                    int64_t chunk_stride, int64_t row, rungi_wino_lines lines,
+                                    float *z, float *sums)
 {
     const bool all = lines.begin == 0 && lines.end == 6;
     const int64_t chunk = (int64_t)panels->vectors * WINO_LANES;
-    const float *const *at = tiles->dy, *const *gate = gated ? tiles->gate : NULL;
     for (int64_t begin = 0; begin < outputs; begin += chunk) {
         int64_t end = rungi_wino_least(outputs, begin + chunk);
         float *to = z + begin / chunk * chunk_stride;
@@ -225,39 +323,39 @@ WINO_INLINE void wino_gradient_tile(const wino_gradient_tiles *tiles, const bool
             float *place = to + rungi_wino_panel_at(&p, row, (int)((o - begin) / WINO_LANES));
             int n = (int)rungi_wino_least(WINO_LANES, end - o);
             wino_prefetch(next->dy, 16, o);
-            if (gated)
+            if (kind == WINO_GATED)
                 wino_prefetch(next->gate, 16, o);
             wino_v sum =
                 all && n == WINO_LANES
-                    ? wino_gradient_vector(at, gate, o, WINO_LANES, RUNGI_WINO_ALL, place, p.plane)
-                    : wino_gradient_vector(at, gate, o, n, lines, place, p.plane);
+                    ? wino_gradient_vector(tiles, kind, places_end, o, WINO_LANES, RUNGI_WINO_ALL,
+                                           place, p.plane)
+                    : wino_gradient_vector(tiles, kind, places_end, o, n, lines, place, p.plane);
             if (sums)
                 wino_store(sums + o, wino_load(sums + o) + sum);
         }
     }
 }
 
-static void wino_gradient(const rungi_wino_image *image, const float *dy, const float *gate,
+static void wino_gradient(const rungi_wino_image *image, const rungi_wino_source *dy,
                           const float *zeros, int64_t first, int64_t count,
                           const rungi_wino_panels *panels, int64_t chunk_stride, int64_t row,
                           rungi_wino_lines lines, float *z, float *sums)
 {
     wino_gradient_tiles tiles[2];
-    wino_pixels(image, dy, zeros, first, 4, tiles[0].dy);
-    if (gate)
-        wino_pixels(image, gate, zeros, first, 4, tiles[0].gate);
+    wino_find_gradient(image, dy, zeros, first, &tiles[0]);
     for (int64_t t = 0; t < count; t++) {
+        const wino_gradient_tiles *now = &tiles[t % 2];
         wino_gradient_tiles *next = &tiles[(t + 1) % 2];
-        int64_t following = first + (t + 1 < count ? t + 1 : t);
-        wino_pixels(image, dy, zeros, following, 4, next->dy);
-        if (gate) {
-            wino_pixels(image, gate, zeros, following, 4, next->gate);
-            wino_gradient_tile(&tiles[t % 2], true, next, image->c, panels, chunk_stride, row + t,
+        wino_find_gradient(image, dy, zeros, first + (t + 1 < count ? t + 1 : t), next);
+        if (dy->places)
+            wino_gradient_tile(now, WINO_PLACED, dy->places_end, next, image->c, panels,
+                               chunk_stride, row + t, lines, z, sums);
+        else if (dy->gate)
+            wino_gradient_tile(now, WINO_GATED, NULL, next, image->c, panels, chunk_stride, row + t,
                                lines, z, sums);
-        } else {
-            wino_gradient_tile(&tiles[t % 2], false, next, image->c, panels, chunk_stride, row + t,
+        else
+            wino_gradient_tile(now, WINO_PLAIN, NULL, next, image->c, panels, chunk_stride, row + t,
                                lines, z, sums);
-        }
     }
 }
 
@@ -272,16 +370,14 @@ WINO_INLINE void wino_weights_take(const rungi_wino_weight *w, const float *from
                                    int64_t plane, int64_t row, float *to)
 {
     float taps[WINO_TAKE][9][WINO_LANES];
-    if (n < WINO_LANES)
-        memset(taps, 0, sizeof taps);
-    for (int o = 0; o < n; o++)
-        for (int c = 0; c < count; c++) {
-            const float *g = from + o * w->out_stride + c * w->in_stride;
-            for (int i = 0; i < 9; i++)
-                taps[c][w->rotated ? 8 - i : i][o] = g[i];
-        }
+    if (w->in_stride == 9)
+        wino_turn_in(from, w->out_stride, n, 9 * count, WINO_LANES, &taps[0][0][0]);
+    else
+        for (int c = 0; c < count; c++)
+            wino_turn_in(from + c * w->in_stride, w->out_stride, n, 9, WINO_LANES, taps[c][0]);
+    const int last = w->rotated ? 8 : 0, step = w->rotated ? -1 : 1;
     for (int c = 0; c < count; c++) {
-#define WINO_FROM(i, j) wino_load(taps[c][(i)*3 + (j)])
+#define WINO_FROM(i, j) wino_load(taps[c][last + step * ((i)*3 + (j))])
 #define WINO_TO(i, j, v) wino_store(to + c * row + ((i)*6 + (j)) * plane, v)
         WINO_2D(wino_g, 3, 6, WINO_FROM, WINO_TO);
 #undef WINO_FROM
@@ -303,71 +399,6 @@ static void wino_weights(const rungi_wino_weight *w, int64_t out_begin, int64_t 
     }
 }
 
-// ---- output -----------------------------------------------------------------------------------
-
-// The pixels of a tile that lie inside.
-typedef struct wino_tile {
-    float *at;
-    int64_t row, pixel; // floats from row to row, pixel to pixel
-    int rows, cols;
-} wino_tile;
-
-static wino_tile wino_tile_at(const rungi_wino_image *m, float *y, int64_t tile)
-{
-    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
-    int64_t top = rest / m->cols * 4, left = rest % m->cols * 4;
-    return (wino_tile){.at = y + ((n * m->h + top) * m->w + left) * m->c,
-                       .row = m->w * m->c,
-                       .pixel = m->c,
-                       .rows = (int)rungi_wino_least(4, m->h - top),
-                       .cols = (int)rungi_wino_least(4, m->w - left)};
-}
-
-WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
-                                    const wino_tile *tile, int64_t o)
-{
-    const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
-#define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
-#define WINO_TO(i, j, v)                                             \
-    do {                                                             \
-        wino_v y_ = (v) + bias;                                      \
-        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o; \
-        y_ = wino_relu(y_, mask);                                    \
-        if (whole)                                                   \
-            wino_store(to_, y_);                                     \
-        else if ((i) < tile->rows && (j) < tile->cols)               \
-            wino_store_part(to_, y_, n);                             \
-    } while (0)
-    WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
-#undef WINO_FROM
-#undef WINO_TO
-}
-
-static void wino_output(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
-                        int64_t first, int64_t count, int64_t begin, int64_t end, const float *bias,
-                        bool relu, float *y)
-{
-    const wino_vi mask = (relu ? -1 : 0) - (wino_vi){0};
-    for (int64_t t = 0; t < count; t++) {
-        wino_tile tile = wino_tile_at(image, y, first + t);
-        wino_tile next = wino_tile_at(image, y, first + (t + 1 < count ? t + 1 : t));
-        const float *from = m + t * width;
-        int64_t o = begin;
-        for (; o + WINO_LANES <= end; o += WINO_LANES, from += WINO_LANES) {
-            for (int i = 0; i < next.rows; i++)
-                for (int j = 0; j < next.cols; j++)
-                    __builtin_prefetch(next.at + i * next.row + j * next.pixel + o, 1);
-            wino_output_vector(from, plane, WINO_LANES, bias ? wino_load(bias + o) : (wino_v){0},
-                               mask, &tile, o);
-        }
-        if (o < end) {
-            int n = (int)(end - o);
-            wino_output_vector(from, plane, n, bias ? wino_load_part(bias + o, n) : (wino_v){0},
-                               mask, &tile, o);
-        }
-    }
-}
-
 // ---- gradient of the weight -------------------------------------------------------------------
 
 // Adds parts in a tree: ((0 + 1) + (2 + 3)) + ...
@@ -382,9 +413,11 @@ WINO_INLINE wino_v wino_sum_parts(const float *d, int parts, int64_t part)
     return sum[0];
 }
 
-// dg of `count` inputs of n outputs, from `to` on, written output by output. `parts` is a constant.
+// dg of `count` inputs of n outputs, from `to` on, written (or added) output by output. `parts` is
+// a constant.
 WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, const int parts,
-                                  int64_t part, int count, int n, int64_t inputs, float *to)
+                                  int64_t part, int count, int n, int64_t inputs, bool add,
+                                  float *to)
 {
     float taps[WINO_TAKE][9][WINO_LANES];
     for (int c = 0; c < count; c++) {
@@ -395,18 +428,15 @@ WINO_INLINE void wino_finish_take(const float *d, int64_t plane, int64_t width, 
 #undef WINO_FROM
 #undef WINO_TO
     }
-    for (int l = 0; l < n; l++)
-        for (int c = 0; c < count; c++)
-            for (int i = 0; i < 9; i++)
-                to[(l * inputs + c) * 9 + i] = taps[c][i][l];
+    wino_turn_out(&taps[0][0][0], inputs * 9, n, 9 * count, add, to);
 }
 
 #define WINO_FINISH(parts)                                                            \
     static __attribute__((noinline)) void wino_finish_##parts(                        \
         const float *d, int64_t plane, int64_t width, int64_t part, int count, int n, \
-        int64_t inputs, float *to)                                                    \
+        int64_t inputs, bool add, float *to)                                          \
     {                                                                                 \
-        wino_finish_take(d, plane, width, parts, part, count, n, inputs, to);         \
+        wino_finish_take(d, plane, width, parts, part, count, n, inputs, add, to);    \
     }
 
 WINO_FINISH(1)
@@ -416,7 +446,7 @@ WINO_FINISH(8)
 
 static void wino_finish(const float *d, int64_t plane, int64_t width, int parts, int64_t part,
                         int64_t in_first, int64_t in_begin, int64_t in_end, int64_t out_begin,
-                        int64_t out_end, int64_t inputs, float *dg)
+                        int64_t out_end, int64_t inputs, bool add, float *dg)
 {
     for (int64_t o = out_begin; o < out_end; o += WINO_LANES) {
         int n = (int)rungi_wino_least(WINO_LANES, out_end - o);
@@ -426,7 +456,7 @@ static void wino_finish(const float *d, int64_t plane, int64_t width, int parts,
             (parts == 1   ? wino_finish_1
              : parts == 2 ? wino_finish_2
              : parts == 4 ? wino_finish_4
-                          : wino_finish_8)(from, plane, width, part, count, n, inputs,
+                          : wino_finish_8)(from, plane, width, part, count, n, inputs, add,
                                            dg + (o * inputs + c) * 9);
         }
     }

@@ -26,7 +26,7 @@ enum {
     POINTS = RUNGI_WINO_POINTS,
     PART_BYTES = 5 << 19,  // of D up to which each part has its own
     PARTS_BYTES = 5 << 20, // of all parts' D, where there are more than two
-    PART_TILES = 16,       // at least, in each part
+    PART_TILES = 256,      // at least, in each part: to add parts costs as much as some tiles
     BLOCK = 48,            // tiles of a block of a part
     GROUP = 16,            // tiles whose sums for the bias are added together, shared
     IN_CHUNK = 64,
@@ -135,8 +135,9 @@ static weight_space take_space(const weight_plan *p, rungi_wino_space *space)
 typedef struct weight_work {
     const weight_plan *p;
     weight_space s;
-    const float *x, *dy, *gate;
+    rungi_wino_source x, dy;
     float *dg, *db;
+    bool adds;
 } weight_work;
 
 // ---- parts ------------------------------------------------------------------------------------
@@ -151,9 +152,8 @@ static void run_part(const weight_work *f, int part, rungi_wino_lines lines, int
     int64_t begin = share(p->tiles, part, p->parts), end = share(p->tiles, part + 1, p->parts);
     for (int64_t t = begin, n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
-        loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, lines, v);
-        loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z,
-                        sums);
+        loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, lines, v);
+        loops->gradient(&p->dy, &f->dy, f->s.zeros, t, n, &p->z, p->z_size, 0, lines, z, sums);
         for (int k = 6 * lines.begin; k < 6 * lines.end; k++)
             loops->multiply(&p->z, 0, n, p->x.c, v + k * p->v.plane, 1, p->v.width,
                             z + k * p->z.plane, d + k * p->d_plane, p->d_width, t > begin);
@@ -176,7 +176,7 @@ static void run_parts(const weight_work *f)
     for (int i = 0; i < p->threads; i++)
         p->loops->finish(f->s.d, p->d_plane, p->d_width, p->parts, f->s.d_size, 0,
                          share(p->x.c, i, p->threads), share(p->x.c, i + 1, p->threads), 0, p->dy.c,
-                         p->x.c, f->dg);
+                         p->x.c, f->adds, f->dg);
 }
 
 // ---- shared -----------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ static void transform_group(const weight_work *f, int64_t first, int64_t group)
 {
     const weight_plan *p = f->p;
     int64_t t = group * GROUP, n = rungi_wino_least(GROUP, p->tiles - t);
-    p->loops->input(&p->x, f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
+    p->loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL,
                     f->s.v + (t - first) * p->v.width);
-    p->loops->gradient(&p->dy, f->dy, f->gate, f->s.zeros, t, n, &p->z, p->z_size, t - first,
+    p->loops->gradient(&p->dy, &f->dy, f->s.zeros, t, n, &p->z, p->z_size, t - first,
                        RUNGI_WINO_ALL, f->s.z, f->s.sums + group * p->sum_width);
 }
 
@@ -209,7 +209,8 @@ static void run_pair(const weight_work *f, int64_t pair, int thread, int64_t fir
                                p->v.width, f->s.z + out * p->z_size + k * z.plane,
                                d + k * p->d_plane, p->d_width, first + t > 0);
     if (first + n == p->tiles)
-        p->loops->finish(d, p->d_plane, p->d_width, 1, 0, c, c, c_end, o, o_end, p->x.c, f->dg);
+        p->loops->finish(d, p->d_plane, p->d_width, 1, 0, c, c, c_end, o, o_end, p->x.c, f->adds,
+                         f->dg);
 }
 
 static void run_shared(const weight_work *f)
@@ -239,7 +240,7 @@ static void sum_bias(const weight_work *f)
         double sum = 0;
         for (int64_t i = 0; i < p->sums; i++)
             sum += (double)f->s.sums[i * p->sum_width + o];
-        f->db[o] = (float)sum;
+        f->db[o] = f->adds ? f->db[o] + (float)sum : (float)sum;
     }
 }
 
@@ -247,11 +248,10 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
 {
     if (q->gin[1].buffer < 0)
         return rungi_refuse(why, "the gradient of the bias alone is not offered");
-    if (q->n_fused && q->fused[0].out->buffer < 0)
-        return rungi_refuse(why, "needs the output of %s", q->fused[0].op->name);
-    if (!rungi_fuses_relu(q, why))
+    if (!rungi_wino_pools(q) && !rungi_fuses_relu(q, why))
         return false;
-    return rungi_wino_can_run(q, &q->in[0], &q->gout[0], why);
+    return rungi_wino_takes_gradient(q, why) &&
+           rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why);
 }
 
 static rung_status create(const rungi_query *q, rungi_setup *setup)
@@ -260,9 +260,10 @@ static rung_status create(const rungi_query *q, rungi_setup *setup)
     weight_plan *p = calloc(1, sizeof *p);
     RUNG_CHECK(p, RUNG_NO_MEMORY, "no memory for a convolution");
     p->loops = rungi_wino_loops_for(q->isa);
-    p->x = rungi_wino_image_of(&q->in[0], &q->gout[0], a->pad[0]);
-    p->dy = rungi_wino_image_of(&q->gout[0], &q->gout[0], 0);
-    p->tiles = q->gout[0].shape.dim[0] * p->dy.rows * p->dy.cols;
+    const rungi_operand *y = rungi_conv2d_output(q);
+    p->x = rungi_wino_image_of(&q->in[0], y, a->pad[0]);
+    p->dy = rungi_wino_image_of(y, y, 0);
+    p->tiles = y->shape.dim[0] * p->dy.rows * p->dy.cols;
     p->threads = p->tiles * p->x.c * p->dy.c < SMALL ? 1 : q->threads;
     plan_blocks(p);
     rungi_wino_space space = {0};
@@ -277,11 +278,11 @@ static rung_status run(const rungi_call *c)
     rungi_wino_space space = {.at = c->workspace};
     weight_work f = {.p = p,
                      .s = take_space(p, &space),
-                     .x = rungi_ptr(c, &q->in[0]),
-                     .dy = rungi_ptr(c, &q->gout[0]),
-                     .gate = q->n_fused ? rungi_ptr(c, q->fused[0].out) : NULL,
+                     .x.data = rungi_ptr(c, &q->in[0]),
+                     .dy = rungi_wino_gradient_of(c),
                      .dg = rungi_ptr(c, &q->gin[1]),
-                     .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL};
+                     .db = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL,
+                     .adds = q->adds};
     memset(f.s.zeros, 0, (size_t)rungi_wino_most(p->x.c, p->dy.c) * sizeof(float));
     memset(f.s.sums, 0, (size_t)(p->sums * p->sum_width) * sizeof(float));
     if (p->parts)
@@ -299,6 +300,7 @@ const rungi_kernel rungi_conv2d_weight_winograd = {.name = "winograd",
                                                    .prefers = rungi_wino_pays,
                                                    .flops = rungi_wino_flops,
                                                    .fuses = true,
+                                                   .adds = true,
                                                    .create = create,
                                                    .destroy = free,
                                                    .run = run};

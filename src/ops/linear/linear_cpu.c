@@ -161,11 +161,11 @@ static const rungi_kernel reference_weight = {.name = "reference", .run = weight
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};
 
 const rungi_kernel *const rungi_linear_forward_cpu[] = {
-    &rungi_linear_forward_rows,   &openblas_forward,  &rungi_linear_forward_onednn,
-    &rungi_linear_forward_packed, &reference_forward, NULL};
+    &rungi_linear_forward_rows,   &openblas_forward,  &rungi_linear_forward_packed,
+    &rungi_linear_forward_onednn, &reference_forward, NULL};
 const rungi_kernel *const rungi_linear_weight_cpu[] = {
     &rungi_linear_weight_rows,   &rungi_linear_weight_packed, &openblas_weight,
     &rungi_linear_weight_onednn, &reference_weight,           NULL};
 const rungi_kernel *const rungi_linear_data_cpu[] = {
-    &rungi_linear_data_rows,   &openblas_data,  &rungi_linear_data_onednn,
-    &rungi_linear_data_packed, &reference_data, NULL};
+    &rungi_linear_data_rows,   &openblas_data,  &rungi_linear_data_packed,
+    &rungi_linear_data_onednn, &reference_data, NULL};

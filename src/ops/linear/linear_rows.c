@@ -116,6 +116,24 @@ static void weight_update(const rungi_query *q, row_update *u)
     }
 }
 
+static void add_piece(void *self, int64_t at, const float *grad, int64_t count)
+{
+    float *to = (float *)self + at;
+    for (int64_t i = 0; i < count; i++)
+        to[i] += grad[i];
+}
+
+// gb += the sum of the rows of gy.
+static void add_rows(const float *gy, float *gb, int64_t rows, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        float sum = 0;
+        for (int64_t r = 0; r < rows; r++)
+            sum += gy[r * n + j];
+        gb[j] += sum;
+    }
+}
+
 static rung_status weight_run(const rungi_call *c)
 {
     const rungi_query *q = c->q;
@@ -124,10 +142,11 @@ static rung_status weight_run(const rungi_call *c)
     float *gw = rungi_ptr(c, &q->gin[1]);
     float *gb = q->n_in > 2 ? rungi_ptr(c, &q->gin[2]) : NULL;
     if (gb)
-        rungi_linear_sum_rows(gy, gb, s.rows, s.out);
+        (q->adds ? add_rows : rungi_linear_sum_rows)(gy, gb, s.rows, s.out);
     if (!gw)
         return RUNG_OK;
-    const rungi_update *update = rungi_update_of(c, &q->gin[1]);
+    const rungi_update adding = {.apply = add_piece, .self = gw};
+    const rungi_update *update = q->adds ? &adding : rungi_update_of(c, &q->gin[1]);
     if (update) {
         weight_update(q, &(row_update){.to = update, .x = x, .gy = gy, .s = s});
         return RUNG_OK;
@@ -163,6 +182,7 @@ const rungi_kernel rungi_linear_weight_rows = {.name = "rows",
                                                .can_run = few_rows,
                                                .prefers = always,
                                                .updates = true,
+                                               .adds = true,
                                                .run = weight_run};
 const rungi_kernel rungi_linear_data_rows = {
     .name = "rows", .kind = RUNGI_OWN, .can_run = few_rows, .prefers = always, .run = data_run};

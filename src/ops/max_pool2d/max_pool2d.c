@@ -52,6 +52,7 @@ const rungi_op rungi_op_max_pool2d = {
     .precision = RUNGI_FOLLOW,
     .by_sample = 1 << 0,
     .layouts = RUNGI_LAYOUTS_IMAGE,
+    .joins = true,
     .infer = infer,
     .describe = rungi_pool_describe,
     .flops = rungi_pool_flops,

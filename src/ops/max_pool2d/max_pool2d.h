@@ -23,6 +23,7 @@ typedef struct rungi_max_pool_loops {
 extern const rungi_max_pool_loops rungi_max_pool_loops_cpu;
 extern const rungi_max_pool_loops *const rungi_max_pool_loops_avx2; // NULL where there is no AVX2
 
+extern const rungi_op rungi_op_max_pool2d;
 extern const rungi_kernel rungi_max_pool2d_forward_reference, rungi_max_pool2d_backward_reference;
 extern const rungi_kernel *const rungi_max_pool2d_forward_cpu[];
 extern const rungi_kernel *const rungi_max_pool2d_backward_cpu[];

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last part of a forward convolution: A^T m A of each tile, and what is fused to it.
+//
+// With pooling each tile of 4x4 pixels becomes 2x2, and the image before it is never stored. A
+// window is compared in row-major order: NaN wins over every number and then stays, of equal values
+// the first does.
+#include "ops/conv2d/conv2d_winograd_transform.h"
+
+// The pixels of a tile that lie inside.
+typedef struct wino_tile {
+    float *at;
+    int64_t row, pixel; // floats from row to row, pixel to pixel
+    int rows, cols;
+} wino_tile;
+
+// Pixels of y: `size` x `size` of them in a tile.
+static wino_tile wino_tile_at(const rungi_wino_image *m, int size, float *y, int64_t tile)
+{
+    int64_t h = m->h * size / 4, w = m->w * size / 4; // pooled: halves, rounded down
+    int64_t per_image = m->rows * m->cols, n = tile / per_image, rest = tile % per_image;
+    int64_t top = rest / m->cols * size, left = rest % m->cols * size;
+    return (wino_tile){.at = y + ((n * h + top) * w + left) * m->c,
+                       .row = w * m->c,
+                       .pixel = m->c,
+                       .rows = (int)rungi_wino_least(size, h - top),
+                       .cols = (int)rungi_wino_least(size, w - left)};
+}
+
+WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
+                                    const wino_tile *tile, int64_t o)
+{
+    const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
+#define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
+#define WINO_TO(i, j, v)                                             \
+    do {                                                             \
+        wino_v y_ = (v) + bias;                                      \
+        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o; \
+        y_ = wino_relu(y_, mask);                                    \
+        if (whole)                                                   \
+            wino_store(to_, y_);                                     \
+        else if ((i) < tile->rows && (j) < tile->cols)               \
+            wino_store_part(to_, y_, n);                             \
+    } while (0)
+    WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+}
+
+// The largest of four pixels, and its place.
+WINO_INLINE wino_v wino_largest(const wino_v pixel[4], wino_vi *place)
+{
+    wino_v best = pixel[0];
+    wino_vi at = {0};
+    WINO_UNROLL
+    for (int k = 1; k < 4; k++) {
+        wino_vi wins = ~(pixel[k] <= best) & (best == best);
+        best = (wino_v)((wins & (wino_vi)pixel[k]) | (~wins & (wino_vi)best));
+        at = (wins & k) | (~wins & at);
+    }
+    *place = at;
+    return best;
+}
+
+WINO_INLINE void wino_store_places(uint8_t *to, wino_vi place, int n)
+{
+    wino_bytes bytes = __builtin_convertvector(place, wino_bytes);
+    memcpy(to, &bytes, (size_t)n);
+}
+
+// A vector of a tile's windows; index (NULL: not wanted) is where the first one's place goes.
+WINO_INLINE void wino_pool_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
+                                  const wino_tile *tile, int64_t o, uint8_t *index)
+{
+    wino_v y[4][4];
+#define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
+#define WINO_TO(i, j, v) y[i][j] = (v) + bias
+    WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
+#undef WINO_FROM
+#undef WINO_TO
+    WINO_UNROLL
+    for (int i = 0; i < 2; i++) {
+        WINO_UNROLL
+        for (int j = 0; j < 2; j++) {
+            const wino_v window[4] = {y[2 * i][2 * j], y[2 * i][2 * j + 1], y[2 * i + 1][2 * j],
+                                      y[2 * i + 1][2 * j + 1]};
+            const int64_t at = i * tile->row + j * tile->pixel + o;
+            wino_vi place;
+            wino_v best = wino_relu(wino_largest(window, &place), mask);
+            if (i >= tile->rows || j >= tile->cols)
+                continue;
+            if (n == WINO_LANES)
+                wino_store(tile->at + at, best);
+            else
+                wino_store_part(tile->at + at, best, n);
+            if (index)
+                wino_store_places(index + at, place, n);
+        }
+    }
+}
+
+// A tile's outputs [begin, end); `pool` is a constant where it is inlined.
+WINO_INLINE void wino_output_tile(const float *from, int64_t plane, int64_t begin, int64_t end,
+                                  const rungi_wino_store *to, const bool pool,
+                                  const wino_tile *tile, const wino_tile *next)
+{
+    const wino_vi mask = (to->relu ? -1 : 0) - (wino_vi){0};
+    uint8_t *index = to->index ? to->index + (tile->at - to->y) : NULL;
+    for (int64_t o = begin; o < end; o += WINO_LANES, from += WINO_LANES) {
+        const int n = (int)rungi_wino_least(WINO_LANES, end - o);
+        const wino_v bias = !to->bias         ? (wino_v){0}
+                            : n == WINO_LANES ? wino_load(to->bias + o)
+                                              : wino_load_part(to->bias + o, n);
+        if (n == WINO_LANES)
+            for (int i = 0; i < next->rows; i++)
+                for (int j = 0; j < next->cols; j++)
+                    __builtin_prefetch(next->at + i * next->row + j * next->pixel + o, 1);
+        if (pool && n == WINO_LANES)
+            wino_pool_vector(from, plane, WINO_LANES, bias, mask, tile, o, index);
+        else if (pool)
+            wino_pool_vector(from, plane, n, bias, mask, tile, o, index);
+        else if (n == WINO_LANES)
+            wino_output_vector(from, plane, WINO_LANES, bias, mask, tile, o);
+        else
+            wino_output_vector(from, plane, n, bias, mask, tile, o);
+    }
+}
+
+static void wino_output(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
+                        int64_t first, int64_t count, int64_t begin, int64_t end,
+                        const rungi_wino_store *to)
+{
+    const int size = to->pool ? 2 : 4;
+    for (int64_t t = 0; t < count; t++) {
+        const wino_tile tile = wino_tile_at(image, size, to->y, first + t);
+        const wino_tile next =
+            wino_tile_at(image, size, to->y, first + (t + 1 < count ? t + 1 : t));
+        if (to->pool)
+            wino_output_tile(m + t * width, plane, begin, end, to, true, &tile, &next);
+        else
+            wino_output_tile(m + t * width, plane, begin, end, to, false, &tile, &next);
+    }
+}
