@@ -2,6 +2,7 @@
 // Runs whose ranks are processes of mpirun: cases C16, C30, C38, C40.
 #include "training.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "comm/recorder.h"
@@ -22,8 +23,20 @@ static const char yaml[] = "exact: true\n"
                            "train: {epochs: 2, log_every: 1}\n"
                            "checkpoint: {every: 3, keep: all}\n";
 
+static char latest[512]; // checkpoint
+
+// Ends this process in the middle of whatever it does, once there is something to go on with.
+static void die_later(int number)
+{
+    if (access(latest, F_OK) == 0) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    alarm(1);
+}
+
 // A process of mpirun: trains in `run`, or goes on with it (`what` resume). With `what` die the run
-// is a long one, and rank 1 is ended by a signal after a second, in the middle of whatever it does.
+// is a long one, and rank 1 is ended by a signal.
 static int child(const char *run, const char *ranks, const char *what)
 {
     training_log log;
@@ -41,8 +54,11 @@ static int child(const char *run, const char *ranks, const char *what)
                              ? rung_trainer_resume(context, run, overrides, 2, &finished, &trainer)
                              : rung_trainer_create(context, config, run, &trainer);
     int rank = trainer ? rung_trainer_rank(trainer) : -1;
-    if (strcmp(what, "die") == 0 && rank == 1)
+    if (strcmp(what, "die") == 0 && rank == 1) {
+        snprintf(latest, sizeof latest, "%s/checkpoints/latest", run);
+        signal(SIGALRM, die_later);
         alarm(1);
+    }
     if (status == RUNG_OK)
         status = rung_trainer_fit(trainer, NULL);
     if (status != RUNG_OK)
@@ -109,7 +125,7 @@ static void a_dead_process_ends_the_run(void **state)
     rungi_checkpoint_close(&checkpoint);
     rungi_record record; // and what it did can be read
     assert_ok(rungi_recorder_read(test_path(folder, "run/ranks"), 1, &record));
-    assert_true(record.count == 64);
+    assert_true(record.count >= 3); // a call in each step up to the first checkpoint
 }
 
 // A run that one process began goes on as two of two threads each, to the same bits.
