@@ -108,8 +108,22 @@ static inline rung_status meet(rungi_comm *comm, pid_t *first_out)
     return RUNG_OK;
 }
 
+// Has that process of this machine ended, or been stopped?
+static inline bool has_fallen(pid_t process)
+{
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true;
+    const char *name_end = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+    fclose(file);
+    return !name_end || strchr("TZX", name_end[2]);
+}
+
 // Rank 1 ends or stops itself, with a call under way if `inside`: one that takes many rounds, of
-// which it has sent the first. A stopped one is woken by rank 0 as soon as that was told.
+// which it has sent the first, and that rank 0 comes to only then, so that it cannot be through.
+// A stopped one is woken by rank 0 as soon as that was told.
 static inline rung_status fall(rungi_comm *comm, int signal_number, bool inside, int64_t timeout)
 {
     enum { COUNT = 1 << 20 };
@@ -118,6 +132,8 @@ static inline rung_status fall(rungi_comm *comm, int signal_number, bool inside,
     pid_t falling;
     RUNG_TRY(meet(comm, &falling));
     comm->timeout = timeout; // of calls; to start may take longer
+    while (inside && rungi_comm_rank(comm) == 0 && !has_fallen(falling))
+        usleep(1000);
     if (inside)
         RUNG_TRY(rungi_comm_start_all_reduce(comm, data, COUNT, RUNG_F32, RUNGI_COMM_SUM,
                                              "gradients", &call));
