@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // Runs with train.accumulate, and what is logged of gradients: cases C33, C89, C29.
 #include "watched_run.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // Runs that go on with another number of ranks: the batch of a step stays, or that is refused; a
 // change of what batch normalization sees is told.
 #include "training.h"
