@@ -137,6 +137,16 @@ rung_status rung_compile(const rung_graph *graph, rung_state *state,
     return RUNG_OK;
 }
 
+void rungi_plan_remove_step(rung_plan *p, size_t index)
+{
+    free(p->steps.data[index].refusals);
+    memmove(&p->steps.data[index], &p->steps.data[index + 1],
+            (p->steps.count - index - 1) * sizeof *p->steps.data);
+    p->steps.count--;
+    if (index < (size_t)p->n_forward)
+        p->n_forward--;
+}
+
 void rung_plan_destroy(rung_plan **plan)
 {
     if (!plan || !*plan)

@@ -129,6 +129,8 @@ void rungi_plan_lifetimes(rung_plan *p);
 // Seconds that a step takes, roughly, on a core like those of today: for comparing steps.
 double rungi_step_seconds(const rungi_step *s);
 
+// Takes a step out; the later ones move up.
+void rungi_plan_remove_step(rung_plan *p, size_t index);
 // How many steps read the memory of tensor t.
 int rungi_plan_reads(const rung_plan *p, int tensor);
 // Calls fn for each operand that the step reads and writes (absent ones left out).

@@ -7,7 +7,6 @@
 //
 // Of a step all parameters' gradients or none: each written by it alone, and read only by its
 // addition.
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -53,14 +52,6 @@ static bool is_parameter(const rung_plan *p, int tensor)
     return value && p->graph->values.data[value].kind == RUNGI_VALUE_PARAM;
 }
 
-static void remove_step(rung_plan *p, size_t index)
-{
-    free(p->steps.data[index].refusals);
-    memmove(&p->steps.data[index], &p->steps.data[index + 1],
-            (p->steps.count - index - 1) * sizeof *p->steps.data);
-    p->steps.count--;
-}
-
 static rung_status consider(rung_plan *p, size_t index)
 {
     rungi_query *q = &p->steps.data[index].q;
@@ -79,7 +70,7 @@ static rung_status consider(rung_plan *p, size_t index)
     }
     for (int i = 0; i < q->n_in; i++)
         if (gin[i].buffer != q->gin[i].buffer)
-            remove_step(p, addition_of(p, index, q->gin[i].buffer));
+            rungi_plan_remove_step(p, addition_of(p, index, q->gin[i].buffer));
     q->gin = gin;
     q->adds = true;
     return RUNG_OK;

@@ -76,14 +76,6 @@ static bool may_join(const rung_plan *p, const rungi_step *a, const rungi_step *
            qb->out[0].dtype == qa->out[0].dtype && rungi_plan_reads(p, between) == 1;
 }
 
-static void remove_step(rung_plan *p, size_t index)
-{
-    memmove(&p->steps.data[index], &p->steps.data[index + 1],
-            (p->steps.count - index - 1) * sizeof *p->steps.data);
-    p->steps.count--;
-    p->n_forward--;
-}
-
 static size_t producer_of(const rung_plan *p, size_t reader, int tensor)
 {
     for (size_t i = reader; i-- > 0;)
@@ -120,7 +112,7 @@ rung_status rungi_plan_fuse(rung_plan *p)
         if (step->q.op->joins && (halves.kernel || kernel != chosen(p, &p->steps.data[before].q)))
             continue;
         p->steps.data[i].q = joined;
-        remove_step(p, before);
+        rungi_plan_remove_step(p, before);
         i--;
     }
     return RUNG_OK;

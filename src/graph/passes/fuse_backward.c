@@ -14,8 +14,6 @@
 //
 //     gy, places -> [ max_pool2d.backward ] -> g -> [ conv2d.backward_weight ], [ .backward_data ]
 //     gy, places -> [ conv2d.backward_weight + max_pool2d ], [ conv2d.backward_data + max_pool2d ]
-#include <string.h>
-
 #include "base/error.h"
 #include "graph/plan.h"
 #include "ops/halves.h"
@@ -148,20 +146,13 @@ static rung_status try_pooling(rung_plan *p, size_t index, bool *done_out)
     return RUNG_OK;
 }
 
-static void remove_step(rung_plan *p, size_t index)
-{
-    memmove(&p->steps.data[index], &p->steps.data[index + 1],
-            (p->steps.count - index - 1) * sizeof *p->steps.data);
-    p->steps.count--;
-}
-
 rung_status rungi_plan_fuse_backward(rung_plan *p)
 {
     for (size_t i = (size_t)p->n_forward; i < p->steps.count; i++) {
         bool done;
         RUNG_TRY(try_pooling(p, i, &done));
         if (done)
-            remove_step(p, i--);
+            rungi_plan_remove_step(p, i--);
     }
     for (size_t i = (size_t)p->n_forward; i < p->steps.count; i++) {
         const rungi_step *a = &p->steps.data[i];
@@ -176,7 +167,7 @@ rung_status rungi_plan_fuse_backward(rung_plan *p)
         if (!can)
             continue;
         p->steps.data[taker].q = joined;
-        remove_step(p, i--);
+        rungi_plan_remove_step(p, i--);
     }
     return RUNG_OK;
 }
