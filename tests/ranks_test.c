@@ -15,11 +15,13 @@
 #    define NETWORK "fashion_cnn"
 #    define SIZES ""
 #    define ANOTHER "mlp"
+#    define BUCKET "4KiB"
 #else // the build for ThreadSanitizer, which is slow
 #    define KERNELS "reference"
 #    define NETWORK "mlp"
 #    define SIZES ", hidden: [32, 32]"
-#    define ANOTHER "lenet5"
+#    define ANOTHER "fashion_cnn"
+#    define BUCKET "1KiB"
 #endif
 
 // 61 pictures in batches of 8: the last batch has 5, and validation 7 of 4 and 3.
@@ -244,8 +246,8 @@ static void exchanges_are_written_down(void **state)
     test_folder *folder = *state;
     training_log log;
     rung_context *context = training_context(&log);
-    const char *two[] = {"train.log_every=4", "train.ranks=2",        "ddp.overlap=true",
-                         "train.steps=8",     "ddp.bucket_size=4KiB", NULL};
+    const char *two[] = {"train.log_every=4", "train.ranks=2",           "ddp.overlap=true",
+                         "train.steps=8",     "ddp.bucket_size=" BUCKET, NULL};
     seen s = {0};
     json_t *trace, *ranks, *bucket, *rank;
     int forward[2] = {0}, buckets[2] = {0};
