@@ -19,7 +19,7 @@
 #else // the build for ThreadSanitizer, which is slow
 #    define KERNELS "reference"
 #    define NETWORK "mlp"
-#    define SIZES ", hidden: [32, 32]"
+#    define SIZES ", hidden: [32, 32, 32]"
 #    define ANOTHER "fashion_cnn"
 #    define BUCKET "1KiB"
 #endif
