@@ -131,8 +131,8 @@ static void add_colours(list *l, const rungi_data_config *d)
 static rung_status add_normalize(list *l, const rungi_data_config *d, int channels)
 {
     RUNG_CHECK(!channels || d->mean.count == (size_t)channels, RUNG_CONFIG,
-               "data.normalize.mean: has %zu numbers, but the pictures have %d channels",
-               d->mean.count, channels);
+               "data.normalize.mean: has %zu numbers, but the pictures have %d channel%s",
+               d->mean.count, channels, channels == 1 ? "" : "s");
     rung_transform *t = add(l, (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE});
     for (size_t i = 0; i < d->mean.count && i < RUNG_MAX_IMAGE_CHANNELS; i++) {
         t->mean[i] = (float)d->mean.data[i];
