@@ -20,9 +20,23 @@ if(RUNG_WERROR)
 endif()
 if(RUNG_SANITIZE)
   target_compile_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer
-                                              -fno-sanitize-recover=all -O1 -g)
+                                              -fno-sanitize-recover=all -O1
+                                              -g1) # lines for reports; half of what -g takes
   target_link_options(rung_flags INTERFACE -fsanitize=${RUNG_SANITIZE})
 endif()
+
+# Tests and benchmarks are two hundred programs: they are linked by the first of these linkers that is
+# there. What is installed is not.
+include(CheckLinkerFlag)
+function(rung_links_fast target)
+  foreach(linker gold lld)
+    check_linker_flag(C -fuse-ld=${linker} RUNG_LINKS_WITH_${linker})
+    if(RUNG_LINKS_WITH_${linker})
+      target_link_options(${target} PRIVATE -fuse-ld=${linker})
+      return()
+    endif()
+  endforeach()
+endfunction()
 
 function(rung_isa_overlays)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")

@@ -27,7 +27,7 @@ static int64_t most_elements = 40001;
 
 static inline rung_status part_values(rungi_comm *comm)
 {
-    return check_all(comm, most_elements);
+    return check_everything(comm, most_elements, false);
 }
 
 // Counts at which reductions between machines change their way: one message, two, one round,
@@ -41,7 +41,7 @@ static inline rung_status part_sizes(rungi_comm *comm)
         bool large = counts[i] > 131073;
         void *place = large ? malloc(4 * (size_t)counts[i]) : data;
         for (int d = 0; status == RUNG_OK && place && d < (large ? 1 : CHECK_DTYPES); d++)
-            status = check_reduce_one(comm, place, check_dtypes[d], RUNGI_COMM_SUM, counts[i]);
+            status = check_reduce_one(comm, &place, 1, check_dtypes[d], RUNGI_COMM_SUM, counts[i]);
         if (large)
             free(place);
     }
@@ -306,11 +306,25 @@ static inline int child(char **arguments)
 static char folder[] = "/tmp/rung_mpi_XXXXXX";
 static char out[65536];
 
-static inline int run_part(int processes, const char *name, int threads, int nodes, int timeout)
+static inline int run_part_with(int processes, const char *name, int threads, int nodes,
+                                int timeout, bool patient)
 {
     char arguments[200];
     snprintf(arguments, sizeof arguments, "%s %d %d %d %s", name, threads, nodes, timeout, folder);
-    return mpirun(processes, arguments, out, sizeof out);
+    return mpirun_with(processes, arguments, patient, out, sizeof out);
+}
+
+static inline int run_part(int processes, const char *name, int threads, int nodes, int timeout)
+{
+    return run_part_with(processes, name, threads, nodes, timeout, false);
+}
+
+// A part in which each rank fails, says so, and ends by itself.
+static inline void run_failing(int processes, const char *name, int nodes)
+{
+    int status = run_part_with(processes, name, 1, nodes, 60, true);
+    if (status >= 124) // the status of timeout(1), or of a signal
+        fail_msg("status %d: some rank does not end:\n%s", status, out);
 }
 
 static inline void assert_line(const char *text)

@@ -111,7 +111,7 @@ static void any_number_of_threads_with_own_kernels(void **state)
                "optim: {name: sgd, lr: 0.05, momentum: 0.9}\n"
                "plan: {kernels: own, winograd: true, fuse: true, layout: channels_last}\n"
                "train: {epochs: 2}\n",
-               threads, NULL);
+               threads, SANITIZED ? "train.epochs=1" : NULL);
 }
 #endif
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: compiler long
 // Losses of 20 SGD steps of the built-in networks beside PyTorch's (tests/fixtures/models.txt, made
 // by tools/fixtures/models.py, which makes the same weights and batches): within 1e-4, or 3 times
 // the spread that PyTorch shows itself, at each step. In bfloat16 beside those of PyTorch's
@@ -301,10 +302,10 @@ static const switches half[] = {
 
 // Large networks take long in builds that find mistakes of memory: one setting and the first steps
 // are enough there.
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__OPTIMIZE__) && !SANITIZED
 enum { ALL = 8, PAIRS = 4, OPPOSITES = 2, LARGE_STEPS = STEPS };
 #else
-enum { ALL = 4, PAIRS = 1, OPPOSITES = 1, LARGE_STEPS = 4 };
+enum { ALL = 4, PAIRS = 1, OPPOSITES = 1, LARGE_STEPS = 2 };
 #endif
 
 static void mlp(void **state)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Blocks of the ladder whose ranks are processes (ladder.launcher): rank 0 tells what all did, and
 // the bits are those of threads.
 #include "training.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Stages of a pipeline that are processes of mpirun, or threads in them.
 #include "training.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Runs whose ranks are processes of mpirun: cases C16, C30, C38, C40.
 #include "training.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Strategy parameter_server whose workers are processes of mpirun. Without arguments: runs itself
 // there.
 #include "training.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: long
 // Training with recomputation: checkpoints with the same bits, under exact too, and budgets that
 // hold on the device's account.
 #include "training.h"
@@ -47,7 +48,8 @@ static void batch_normalization(void **state)
 {
     static const char *const settings[] = {"memory.recompute=none", "memory.recompute=auto",
                                            "memory.recompute=[layer1.*, layer3.*]", NULL};
-    check_same(*state, "one", RESNET, settings, "seed=3");
+    if (!SANITIZED) // they look for mistakes of memory, of which exact runs can make more
+        check_same(*state, "one", RESNET, settings, "seed=3");
     check_same(*state, "exact", RESNET, settings, "exact=true");
 }
 
@@ -55,7 +57,8 @@ static void dropout(void **state)
 {
     static const char *const settings[] = {"memory.recompute=none", "memory.recompute=auto",
                                            "memory.recompute=[*]", NULL};
-    check_same(*state, "one", DROPOUT, settings, "seed=3");
+    if (!SANITIZED)
+        check_same(*state, "one", DROPOUT, settings, "seed=3");
     check_same(*state, "exact", DROPOUT, settings, "exact=true");
 }
 

@@ -17,6 +17,19 @@
 
 #include "rung/status.h"
 
+// 1 in builds with sanitizers: they look for mistakes of memory and of threads, and are slow, so
+// that tests of values may go through the same code with fewer and smaller networks there.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#    define SANITIZED 1
+#elif defined(__has_feature) // clang
+#    if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#        define SANITIZED 1
+#    endif
+#endif
+#ifndef SANITIZED
+#    define SANITIZED 0
+#endif
+
 // Passes when the call returns RUNG_OK; else prints the error record and fails the test.
 #define assert_ok(call)                                            \
     do {                                                           \

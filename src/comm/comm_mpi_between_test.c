@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Processes of several machines that call something else, fail, fall or do not come.
 #include "comm_mpi_testing.h"
 
 static void failures_between_machines(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(2, "other_call", 1, 2, 60), 0);
+    run_failing(2, "other_call", 2);
     for (int rank = 0; rank < 2; rank++) {
         rank_line(rank, "all-reduce #2 \"gradients\" of 100 f32 (sum)");
         rank_line(rank, "rank 1 calls barrier #2 \"epoch\"");
     }
-    assert_int_not_equal(run_part(4, "failing", 1, 2, 60), 0);
+    run_failing(4, "failing", 2);
     for (int rank = 0; rank < 4; rank++)
         rank_line(rank, rank == 1 ? "bad data, sample 7: cannot be read"
                                   : "cancelled, rank 1 failed: sample 7: cannot be read");
-    assert_int_not_equal(run_part(2, "missing", 1, 2, 60), 0);
+    run_failing(2, "missing", 2);
     for (int rank = 0; rank < 2; rank++) {
         rank_line(rank, "barrier #2 \"checkpoint\": rank 0 waited ");
         rank_line(rank, " s; present: 0; missing: 1");
@@ -34,7 +35,7 @@ static void other_sizes_between_machines(void **state)
         char text[100];
         snprintf(text, sizeof text, "rank 1 calls all-reduce #1 \"gradients\" of %s f32 (sum)",
                  counts[i]);
-        assert_int_not_equal(run_part(2, names[i], 1, 2, 60), 0);
+        run_failing(2, names[i], 2);
         for (int rank = 0; rank < 2; rank++) {
             rank_line(rank, "calls all-reduce #1 \"gradients\" of 300000 f32 (sum)");
             rank_line(rank, text);
@@ -46,7 +47,7 @@ static void other_sizes_between_machines(void **state)
 static void a_process_that_falls_inside_of_a_call_is_named(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(2, "stopped_inside", 1, 2, 60), 0);
+    run_failing(2, "stopped_inside", 2);
     rank_line(0, "timed out, all-reduce #2 \"gradients\" of 1048576 f32 (sum): rank 0 waited");
     rank_line(0, "missing: 1");
     rank_line(1, "missing: 1"); // once it is woken

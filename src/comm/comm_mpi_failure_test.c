@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Processes of MPI that fail, leave, die, are stopped or do not come are named by the others.
 #include "comm_mpi_testing.h"
 
 static void different_calls_are_told_to_all(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(3, "other_call", 1, 0, 60), 0);
+    run_failing(3, "other_call", 0);
     for (int rank = 0; rank < 3; rank++) {
         rank_line(rank, "all-reduce #2 \"gradients\" of 100 f32 (sum)");
         rank_line(rank, "rank 1 calls barrier #2 \"epoch\"");
@@ -15,7 +16,7 @@ static void different_calls_are_told_to_all(void **state)
 static void a_failing_rank_is_told_to_all(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(3, "failing", 1, 0, 60), 0);
+    run_failing(3, "failing", 0);
     rank_line(1, "bad data, sample 7: cannot be read");
     rank_line(0, "cancelled, rank 1 failed: sample 7: cannot be read");
     rank_line(2, "cancelled, rank 1 failed: sample 7: cannot be read");
@@ -24,7 +25,7 @@ static void a_failing_rank_is_told_to_all(void **state)
 static void a_leaving_rank_is_told_to_all(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(3, "leaving", 1, 0, 60), 0);
+    run_failing(3, "leaving", 0);
     rank_line(1, "ok, good");
     rank_line(0, "cancelled, rank 1 has left");
     rank_line(2, "cancelled, rank 1 has left");
@@ -49,7 +50,7 @@ static void a_killed_process_is_named(void **state)
 static void a_stopped_process_is_named(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(3, "stopped", 1, 0, 60), 0);
+    run_failing(3, "stopped", 0);
     rank_line(0, "cancelled, rank 1 was stopped (process ");
     rank_line(2, "cancelled, rank 1 was stopped (process ");
     rank_line(1, "cancelled, rank 1 was stopped (process "); // once it is woken
@@ -64,7 +65,7 @@ static void a_slow_process_is_left_alone(void **state)
 static void a_process_that_does_not_come_is_named(void **state)
 {
     (void)state;
-    assert_int_not_equal(run_part(3, "missing", 1, 0, 60), 0);
+    run_failing(3, "missing", 0);
     for (int rank = 0; rank < 3; rank++) {
         rank_line(rank, "timed out, barrier #2 \"checkpoint\"");
         rank_line(rank, "present: 0, 2; missing: 1; rank 1's last call: gather #1 \"start\"");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // Processes of MPI give the values of threads, on one machine and on several.
 #include "comm_mpi_testing.h"
 

@@ -10,7 +10,7 @@
 
 static rung_status all_checks(rungi_comm *comm, void *arg)
 {
-    return check_all(comm, *(int64_t *)arg);
+    return check_everything(comm, *(int64_t *)arg, true);
 }
 
 #ifdef RUNG_OPENMP

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: mpirun
 // The parameter server between processes: over shared memory, and by messages between machines (so
 // many that processes pretend to be). Without arguments: runs itself under mpirun.
 #include "testing.h"
