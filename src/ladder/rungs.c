@@ -69,6 +69,8 @@ const rungi_rung rungi_rungs[] = {
     {"ddp_bucket", "smaller buckets of gradients", RUNGI_EXACT, rungi_rung_ddp_bucket},
     {"ddp_shard", "each rank updates its part of the parameters", RUNGI_EXACT,
      rungi_rung_ddp_shard},
+    {"ddp_fuse", "the same, gradients added and weights given in one pass", RUNGI_EXACT,
+     rungi_rung_ddp_fuse},
     {"ddp_sync_norm", "batch normalization by the whole batch's statistics", RUNGI_SEMANTIC,
      rungi_rung_ddp_sync_norm, .not_kept = "not kept: it changes what is trained"},
     {"ddp_compress", "gradients exchanged as bf16", RUNGI_NUMERIC, rungi_rung_ddp_compress},

@@ -81,6 +81,8 @@ static void without_replicas(const rungi_train_config *c, rungi_string *out)
         rungi_string_add(out, " ddp.overlap=false");
     if (c->ddp.shard_optimizer)
         rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.fuse_update)
+        rungi_string_add(out, " ddp.fuse_update=false");
     if (c->ddp.sync_batch_norm)
         rungi_string_add(out, " ddp.sync_batch_norm=false");
     if (c->ddp.compress != RUNG_F32)

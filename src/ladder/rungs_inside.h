@@ -30,7 +30,7 @@ rungi_setting_fn rungi_rung_workers, rungi_rung_prefetch, rungi_rung_worker_nice
     rungi_rung_pack_raw, rungi_rung_preloaded;
 // rungs_ranks.c
 rungi_setting_fn rungi_rung_ddp, rungi_rung_ddp_overlap, rungi_rung_ddp_bucket,
-    rungi_rung_ddp_shard, rungi_rung_ddp_sync_norm, rungi_rung_ddp_compress,
+    rungi_rung_ddp_shard, rungi_rung_ddp_fuse, rungi_rung_ddp_sync_norm, rungi_rung_ddp_compress,
     rungi_rung_parameter_server, rungi_rung_ps_async;
 rungi_effect_fn rungi_rung_ddp_effect, rungi_rung_parameter_server_effect;
 // rungs_devices.c

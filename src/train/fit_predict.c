@@ -98,8 +98,7 @@ static void add_optimizer(const rungi_session *s, rung_fit_bytes *bytes)
     }
     uint64_t part = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     bytes->optimizer = part * (uint64_t)states;
-    bool norm = s->scales_loss || s->c->train.max_grad_norm > 0;
-    if (rungi_session_owns_gradients(s) && norm)
+    if (rungi_session_owns_gradients(s)) // for the norm, which the first step logs
         bytes->communication += (uint64_t)s->ranks * RUNGI_OPTIM_BLOCK * sizeof(float);
 }
 
