@@ -58,8 +58,6 @@ bool rungi_rung_ddp_overlap(const rungi_train_config *c, char *setting, size_t s
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->ddp.overlap)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->exact && c->train.shards > c->train.ranks)
         return rungi_rung_cannot(why, why_size,
                                  "a rank has several shards, whose gradients are added first");
@@ -86,8 +84,6 @@ bool rungi_rung_ddp_shard(const rungi_train_config *c, char *setting, size_t siz
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->ddp.shard_optimizer)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->optim.name == RUNG_OPTIMIZER_SGD && c->optim.momentum == 0)
         return rungi_rung_cannot(why, why_size, "sgd without momentum has no state");
     snprintf(setting, size, "ddp.shard_optimizer=true");
@@ -99,8 +95,6 @@ bool rungi_rung_ddp_fuse(const rungi_train_config *c, char *setting, size_t size
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->ddp.fuse_update)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (rungi_config_unfused(c))
         return rungi_rung_cannot(why, why_size, rungi_config_unfused(c));
     if (c->ddp.compress != RUNG_F32)
@@ -119,8 +113,6 @@ bool rungi_rung_ddp_sync_norm(const rungi_train_config *c, char *setting, size_t
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
     if (!rungi_rung_normalizes(c))
         return rungi_rung_cannot(why, why_size, "the model has no batch normalization");
-    if (c->ddp.sync_batch_norm)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->exact && c->train.shards != c->train.ranks)
         return rungi_rung_cannot(why, why_size, "under exact it needs a shard for each rank");
     snprintf(setting, size, "ddp.sync_batch_norm=true");
@@ -148,8 +140,6 @@ bool rungi_rung_parameter_server(const rungi_train_config *c, char *setting, siz
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "train.strategy=parameter_server%s%s%s%s",
              c->ddp.overlap ? " ddp.overlap=false" : "",
              c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
@@ -173,8 +163,6 @@ bool rungi_rung_ps_async(const rungi_train_config *c, char *setting, size_t size
                                  "needs train.strategy parameter_server, which was not kept");
     if (c->exact)
         return rungi_rung_cannot(why, why_size, "under exact nothing depends on who comes first");
-    if (c->ps.mode == RUNGI_PS_ASYNC)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "ps.mode=async");
     return true;
 }

@@ -115,9 +115,18 @@ rung_status rungi_fit_predict(const rungi_session *s, int device, int64_t batch,
     rungi_engine_load load = load_of(s, batch, what);
     rungi_engine_bytes e;
     rung_plan *plan;
-    RUNG_TRY(rungi_engine_foresee(s->engine, &load, device, &e, &plan));
+    int64_t left_out = 0;
+    rung_status status = rungi_engine_foresee(s->engine, &load, device, &e, &plan);
+    if (status == RUNG_INVALID && load.trained[1]) {
+        left_out = load.trained[1];
+        load.trained[1] = 0;
+        status = rungi_engine_foresee(s->engine, &load, device, &e, &plan);
+    }
+    if (status != RUNG_OK)
+        return status;
     int again;
     *out = (rungi_fit_prediction){
+        .left_out = left_out,
         .bytes = {.weights = (uint64_t)s->state->flat_size * sizeof(float),
                   .buffers = s->state->buffer_bytes ? (uint64_t)s->state->buffer_bytes : 1,
                   .gradients = e.gradients,
