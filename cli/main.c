@@ -57,6 +57,17 @@ static rung_status flush_output(void)
                           errno ? strerror(errno) : "an earlier write failed");
 }
 
+// The one place that tells of failures. What each process ran out of by itself says which one it
+// was.
+static void tell_failure(rung_status status)
+{
+    const char *message = rung_error_last()->message;
+    if (status == RUNG_NO_MEMORY && rung_ranks_launched() && strncmp(message, "rank ", 5) != 0)
+        fprintf(stderr, "rung: process %d: %s\n", rung_ranks_process(), message);
+    else
+        fprintf(stderr, "rung: %s\n", message);
+}
+
 int main(int count, char **list)
 {
     cli_arguments arguments;
@@ -71,9 +82,8 @@ int main(int count, char **list)
         status = run_verb(&arguments);
     if (status == RUNG_OK)
         status = flush_output();
-    // The one place that tells of failures.
     if (status != RUNG_OK)
-        fprintf(stderr, "rung: %s\n", rung_error_last()->message);
+        tell_failure(status);
     cli_arguments_fini(&arguments);
     if (cli_exit_status >= 0)
         return cli_exit_status;

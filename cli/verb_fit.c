@@ -33,11 +33,17 @@ static void print_row(const rung_fit_row *r)
 {
     printf("%7" PRId64 " %-9s %-14s", r->batch, precision_name(r->precision),
            rung_fit_way_name(r->way));
+    if (r->refused) {
+        printf("  training refuses this batch (*)\n");
+        return;
+    }
     print_bytes(&r->most);
     print_mib(r->loader);
     print_mib(r->resident);
     if (r->seconds >= 0)
         printf(" %10.2f %10.0f", r->seconds * 1e3, (double)r->batch / r->seconds);
+    if (r->left_out)
+        printf("  without an epoch's last batch, of %" PRId64 " (*)", r->left_out);
     if (r->fits)
         printf("\n");
     else if (r->accumulate)
@@ -102,6 +108,8 @@ static void print_fit(const rung_fit *f)
            "of operators\nthat were measured one by one (%.1f s), scaled to each batch%s.\n",
            several ? "that of the fullest device" : "the device's", f->measured_seconds,
            several ? "; what devices exchange is not in them" : "");
+    if (*f->refusal)
+        printf("* %s (data.drop_last=true leaves out an epoch's last batch)\n", f->refusal);
 }
 
 static rung_status read_memory(const cli_arguments *arguments, rung_fit_options *o)

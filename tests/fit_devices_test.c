@@ -148,6 +148,7 @@ static void ranks(void **state)
         {"train.ranks=2", "optim.name=adamw"},
         {"train.ranks=3", "ddp.compress=bf16"},
         {"train.ranks=2", "ddp.shard_optimizer=true", "train.max_grad_norm=1"},
+        {"train.ranks=3", "ddp.shard_optimizer=true", "ddp.fuse_update=true"},
         {"train.ranks=2", "exact=true", "optim.name=adamw"},
         {"train.ranks=2", "train.accumulate=2", "data.batch_size=4"},
     };

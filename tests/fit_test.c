@@ -156,13 +156,42 @@ static void times(void **state)
     rung_context_destroy(&context);
 }
 
+// A batch of one sample, and one that is left at the end of an epoch, are less than batch
+// normalization takes: the others are predicted, as if they were left out.
+static void refused_batches(void **state)
+{
+    const int64_t batches[] = {1, 8};
+    training_log log;
+    rung_fit fit;
+    (void)state;
+    rung_context *context = training_context(&log);
+    rung_config *config =
+        training_config(context, DATA("[3, 8, 8]") "model: {name: resnet18, stem: cifar}",
+                        (const char *const[]){"data.synthetic.count=17", NULL});
+    assert_ok(
+        rung_fit_run(context, config,
+                     &(rung_fit_options){
+                         .batches = batches, .n_batches = 2, .no_times = true, .memory = 1 << 30},
+                     &fit));
+    assert_int_equal(fit.count, 2 * ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        const rung_fit_row *one = &fit.rows[i], *eight = &fit.rows[ROWS + i];
+        assert_true(one->refused && !one->fits && !one->accumulate && !one->peak);
+        assert_true(!eight->refused && eight->fits && eight->left_out == 1 && eight->peak > 0);
+    }
+    assert_int_equal(fit.largest[0][RUNG_FIT_KEEP], 8);
+    assert_non_null(strstr(fit.refusal, "Expected more than 1 value per channel when training"));
+    rung_fit_fini(&fit);
+    rung_config_destroy(&config);
+    rung_context_destroy(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_network),
-        cmocka_unit_test(no_network_is_left_out),
-        cmocka_unit_test(the_largest_batch),
-        cmocka_unit_test(times),
+        cmocka_unit_test(every_network),     cmocka_unit_test(no_network_is_left_out),
+        cmocka_unit_test(the_largest_batch), cmocka_unit_test(times),
+        cmocka_unit_test(refused_batches),
     };
     return RUN_TESTS(tests);
 }

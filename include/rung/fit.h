@@ -58,6 +58,12 @@ typedef struct rung_fit_row {
     double extra;        // share of time that recomputation adds, predicted
     double seconds;      // of a step, estimated; what devices exchange is not in it
     bool fits;
+    // Training refuses this batch (one sample of a shard is not enough for batch normalization):
+    // nothing is predicted, and it does not fit.
+    bool refused;
+    // Samples of an epoch's last batch where training refuses that one: what is predicted is
+    // without it, as data.drop_last=true leaves it out. 0: there is none.
+    int64_t left_out;
     // The fewest rounds (train.accumulate, the configuration's times a power of two) in which a
     // step on this batch fits; 0: none.
     int64_t accumulate;
@@ -78,6 +84,7 @@ typedef struct rung_fit {
     // Batch that fits, 0: none does. Where batches were given, of these.
     int64_t largest[RUNG_FIT_PRECISIONS][RUNG_FIT_WAYS];
     double measured_seconds; // that timing operators took
+    char refusal[512];       // why the first batch is refused or left out; "": none is
 } rung_fit;
 
 typedef struct rung_fit_options {

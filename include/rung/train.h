@@ -135,6 +135,8 @@ RUNG_API int rung_trainer_rank(const rung_trainer *trainer);
 
 // Did mpirun or srun start this program as one of several processes?
 RUNG_API bool rung_ranks_launched(void);
+// The number of this process among them; 0 where it was started by itself.
+RUNG_API int rung_ranks_process(void);
 
 // What each rank of a run last did, a line each, for people: after processes have died. The rank at
 // fault comes first. Freed with free(). Errors: RUNG_NOT_FOUND when the run had one rank.

@@ -18,6 +18,8 @@ typedef struct rungi_combine_loops {
     rungi_combine_fn *pair[RUNG_DTYPE_COUNT][RUNGI_COMBINE_OPS];
     // The sum of two ranks' f32, the commonest case, into both places at once.
     void (*both)(float *a, float *b, int64_t n);
+    // A copy to where this rank will not read: past its caches, where that is possible.
+    void (*copy)(float *to, const float *from, int64_t n);
 } rungi_combine_loops;
 
 // Of this instruction set.

@@ -112,16 +112,31 @@ static void combine_both(float *a, float *b, int64_t n)
         a[i] = b[i] = a[i] + b[i];
 }
 
+// Stores past the caches need not read the lines that they write: a third of a copy's traffic.
+static void combine_copy(float *to, const float *from, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__SSE2__)
+    for (; i < n && ((uintptr_t)(to + i) & 15) != 0; i++)
+        to[i] = from[i];
+    for (; i + 4 <= n; i += 4)
+        _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+    _mm_sfence(); // before others are told
+#endif
+    for (; i < n; i++)
+        to[i] = from[i];
+}
+
 #define COMBINE_ROW(dtype)                                                  \
     {                                                                       \
         combine_##dtype##_sum, combine_##dtype##_min, combine_##dtype##_max \
     }
-#define COMBINE_TABLE                             \
-    {                                             \
-        .pair = {[RUNG_F32] = COMBINE_ROW(f32),   \
-                 [RUNG_F64] = COMBINE_ROW(f64),   \
-                 [RUNG_I64] = COMBINE_ROW(i64),   \
-                 [RUNG_BF16] = COMBINE_ROW(bf16), \
-                 [RUNG_F16] = COMBINE_ROW(f16)},  \
-        .both = combine_both,                     \
+#define COMBINE_TABLE                               \
+    {                                               \
+        .pair = {[RUNG_F32] = COMBINE_ROW(f32),     \
+                 [RUNG_F64] = COMBINE_ROW(f64),     \
+                 [RUNG_I64] = COMBINE_ROW(i64),     \
+                 [RUNG_BF16] = COMBINE_ROW(bf16),   \
+                 [RUNG_F16] = COMBINE_ROW(f16)},    \
+        .both = combine_both, .copy = combine_copy, \
     }

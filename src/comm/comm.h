@@ -89,6 +89,18 @@ void *rungi_comm_at(const rungi_comm *comm, int rank, uint64_t address);
 // at it. False: the communicator is broken, keep off. Nothing in between may wait.
 bool rungi_comm_touch_begin(rungi_comm *comm);
 void rungi_comm_touch_end(rungi_comm *comm);
+// Where every rank has what this one has at `data`: at_out[size]; NULL where that is out of reach.
+// Collective, with equal `bytes`.
+rung_status rungi_comm_reach(rungi_comm *comm, const void *data, uint64_t bytes, const char *label,
+                             void **at_out);
+// Floats [begin, begin + count) of such memory, which all are within reach of, of any thread
+// between touch_begin and touch_end: their sum over the ranks, with the bits of a call, goes to
+// sum_out; this rank's go to all others. What was moved is told afterwards, in bytes.
+void rungi_comm_sum_reached(const rungi_comm *comm, float *const *at, int64_t begin, int64_t count,
+                            float *sum_out);
+void rungi_comm_give_reached(const rungi_comm *comm, float *const *at, int64_t begin,
+                             int64_t count);
+void rungi_comm_note_reached(rungi_comm *comm, uint64_t bytes);
 
 // Part `rank` of `count` elements cut among `size` ranks: begins are multiples of 16 elements, so
 // that parts are whole cache lines; the last parts may be short or empty.

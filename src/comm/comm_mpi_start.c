@@ -96,8 +96,11 @@ static rung_status look_around(const rungi_launch *launch, rungi_board *board, i
         *fallen = rank;
         *fallen_since = waited;
     }
-    bool dead = rank >= 0 && strcmp(why, RUNGI_BOARD_DIED) == 0; // else it may be woken
-    RUNG_CHECK(rank < 0 || (!dead && waited - *fallen_since < stall), RUNG_CANCELLED,
+    // A stopped one may be woken, an absent one be about to start.
+    int64_t patience = stall;
+    if (rank >= 0 && strcmp(why, RUNGI_BOARD_STOPPED) != 0)
+        patience = strcmp(why, RUNGI_BOARD_DIED) == 0 ? 0 : stall / 2;
+    RUNG_CHECK(rank < 0 || waited - *fallen_since < patience, RUNG_CANCELLED,
                "rank %d %s while the processes met", rank * o->threads, why);
     if (waited < timeout)
         return RUNG_OK;

@@ -287,6 +287,39 @@ static inline rung_status check_started(rungi_comm *comm, float *data, int64_t e
     return RUNG_OK;
 }
 
+// A sum in place, in `shared` memory of rungi_comm_alloc; nothing where ranks are on other
+// machines.
+static inline rung_status check_reach(rungi_comm *comm, float *shared, int64_t count)
+{
+    int rank = rungi_comm_rank(comm), size = rungi_comm_size(comm);
+    rungi_comm_part part = rungi_comm_part_of(count, size, rank);
+    void *at[CHECK_RANKS];
+    float *of[CHECK_RANKS];
+    RUNG_TRY(rungi_comm_reach(comm, shared, (uint64_t)count * sizeof *shared, "places", at));
+    RUNG_CHECK(at[rank] == shared, RUNG_GATE, "own memory is somewhere else");
+    for (int r = 0; r < size; r++) {
+        of[r] = at[r];
+        if (!at[r])
+            return RUNG_OK;
+    }
+    float *expected = check_tree(RUNG_F32, RUNGI_COMM_SUM, 9, size, count, 0, NULL);
+    RUNG_CHECK(expected, RUNG_NO_MEMORY, "no memory");
+    rung_status status = RUNG_OK;
+    check_fill(RUNG_F32, shared, 9, rank, count);
+    RUNG_TRY_GOTO(done, rungi_comm_barrier(comm, "filled"));
+    if (!rungi_comm_touch_begin(comm))
+        RUNG_TRY_GOTO(done, RUNG_FAIL(RUNG_GATE, "others' memory is out of bounds"));
+    rungi_comm_sum_reached(comm, of, part.begin, part.count, shared + part.begin);
+    rungi_comm_give_reached(comm, of, part.begin, part.count);
+    rungi_comm_touch_end(comm);
+    RUNG_TRY_GOTO(done, rungi_comm_barrier(comm, "summed"));
+    if (memcmp(shared, expected, (size_t)count * sizeof *shared) != 0)
+        status = RUNG_FAIL(RUNG_GATE, "%lld reached numbers: other bits", (long long)count);
+done:
+    free(expected);
+    return status;
+}
+
 // Everything, in plain memory and in memory of rungi_comm_alloc, `most` elements in all-reduces.
 // Without `all` fewer calls of each kind, for ranks that share few cores and wait long for each.
 static inline rung_status check_everything(rungi_comm *comm, int64_t most, bool all)
@@ -311,6 +344,8 @@ static inline rung_status check_everything(rungi_comm *comm, int64_t most, bool 
         RUNG_TRY_GOTO(done, check_objects(comm, unit));
         RUNG_TRY_GOTO(done, check_ring(comm, unit));
     }
+    for (int64_t count = 1; count <= most; count = count * 5 + 2)
+        RUNG_TRY_GOTO(done, check_reach(comm, shared, count));
     for (int i = 0; i < (all ? 300 : 100); i++)
         RUNG_TRY_GOTO(done, rungi_comm_barrier(comm, "barrier"));
 done:

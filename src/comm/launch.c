@@ -51,8 +51,10 @@ rung_status rungi_launch_read(rungi_launch *out)
         RUNG_TRY(read_number(l->size, 1, RUNGI_LAUNCH_PROCESSES, &found.size));
         RUNG_TRY(read_number(l->rank, 0, found.size - 1, &found.rank));
         found.local_size = found.size;
-        if (l->local_size && getenv(l->local_size))
+        if (l->local_size && getenv(l->local_size)) {
             RUNG_TRY(read_number(l->local_size, 1, found.size, &found.local_size));
+            found.one_machine = found.local_size == found.size;
+        }
         found.launched = found.size > 1;
         break;
     }
@@ -182,25 +184,62 @@ static int rank_of_process(long pid)
     return rank;
 }
 
-// A rank that has not come, because its process, which the same launcher started, is stopped; -1:
-// none.
-static int stopped_before(const rungi_board *b)
+// The launcher's children on this machine, who may not have come yet.
+typedef struct children {
+    bool there[RUNGI_LAUNCH_PROCESSES]; // by rank
+    bool stopped[RUNGI_LAUNCH_PROCESSES];
+    bool others; // whose rank is not known: of which nothing can be concluded
+} children;
+
+static void look_at_children(children *c)
 {
     char path[64];
-    int found = -1;
+    memset(c, 0, sizeof *c);
+    // A rank's own script, or a launcher that is itself a rank of something, has other children.
+    c->others = rank_of_process(getppid()) >= 0;
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getppid(), (int)getppid());
     FILE *file = fopen(path, "re");
-    for (long pid; file && found < 0 && fscanf(file, "%ld", &pid) == 1;) {
+    for (long pid; file && fscanf(file, "%ld", &pid) == 1;) {
         char state;
-        if (rungi_process_began(pid, &state) <= 0 || (state != 'T' && state != 't'))
+        if (rungi_process_began(pid, &state) <= 0 || state == 'Z' || state == 'X')
             continue;
         int rank = rank_of_process(pid);
-        if (rank >= 0 && rank < b->launch.size && !atomic_load(&b->entries[rank].pid))
-            found = rank;
+        if (rank < 0 || rank >= RUNGI_LAUNCH_PROCESSES) {
+            c->others = true; // or has just been made
+            continue;
+        }
+        c->there[rank] = true;
+        c->stopped[rank] = state == 'T' || state == 't';
     }
     if (file)
         fclose(file);
-    return found;
+    else
+        c->others = true;
+}
+
+// The first rank that has not come because its process is stopped, or that has none; -1: nobody.
+static int kept_from_coming(const rungi_board *b, const children *c, const char **why)
+{
+    bool sure = b->launch.one_machine && !c->others;
+    for (int r = 0; r < b->launch.size; r++) {
+        if (atomic_load(&b->entries[r].pid) || (c->there[r] && !c->stopped[r]))
+            continue;
+        *why = c->there[r] ? RUNGI_BOARD_STOPPED : RUNGI_BOARD_ABSENT;
+        if (c->there[r] || sure)
+            return r;
+    }
+    return -1;
+}
+
+// The first rank that came, but is gone or stopped; -1: nobody.
+static int fallen_here(const rungi_board *b, const char **why)
+{
+    for (int r = 0; r < b->launch.size; r++) {
+        *why = r == b->launch.rank ? NULL : fallen(&b->entries[r]);
+        if (*why)
+            return r;
+    }
+    return -1;
 }
 
 int rungi_board_fallen(rungi_board *b, const char **why)
@@ -211,14 +250,12 @@ int rungi_board_fallen(rungi_board *b, const char **why)
         found = r == b->launch.rank ? -1 : (int)atomic_load(&b->entries[r].named) - 1;
         *why = RUNGI_BOARD_DIED;
     }
-    for (int r = 0; r < b->launch.size && found < 0; r++) {
-        *why = r == b->launch.rank ? NULL : fallen(&b->entries[r]);
-        if (*why)
-            found = r;
-    }
+    if (found < 0)
+        found = fallen_here(b, why);
     if (found < 0) {
-        found = stopped_before(b);
-        *why = RUNGI_BOARD_STOPPED;
+        children c;
+        look_at_children(&c);
+        found = kept_from_coming(b, &c, why);
     }
     if (found >= 0 && strcmp(*why, RUNGI_BOARD_DIED) == 0)
         atomic_store(&b->entries[b->launch.rank].named, (uint64_t)found + 1);

@@ -15,6 +15,7 @@ enum { RUNGI_LAUNCH_PROCESSES = 4096 };
 typedef struct rungi_launch {
     bool launched; // as one of several processes
     int rank, size, local_size;
+    bool one_machine; // the launcher says that all processes are on this machine
 } rungi_launch;
 
 // Reads the launcher's variables: Open MPI's, PMI's (MPICH), Slurm's. Where there are none, the
@@ -34,10 +35,12 @@ void rungi_board_fail(rungi_board *board);
 // Takes the file away, when all have met, or nobody waits any more; and forgets the board.
 void rungi_board_close(rungi_board **board, bool remove);
 
-// The first process that came but is gone or stopped (SIGSTOP); -1: none. `why` is set to words for
-// it.
+// The first process that came but is gone or stopped (SIGSTOP), or that has not come and is not
+// among the launcher's children (any more, or yet: believe it after a while); -1: none. `why` is
+// set to words for it.
 #define RUNGI_BOARD_DIED "has died"
 #define RUNGI_BOARD_STOPPED "was stopped"
+#define RUNGI_BOARD_ABSENT "has not come, and has no process"
 // For one that died this process is taken to give up: others are told of the same one.
 int rungi_board_fallen(rungi_board *board, const char **why);
 // "ranks 2-3" of the processes that have not come; how many.

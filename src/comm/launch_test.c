@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,12 +140,93 @@ static void those_that_came_are_known(void **state)
     assert_null(board);
 }
 
-int main(void)
+// ---- a rank that is gone before it came ---------------------------------------------------------
+
+enum { NOBODY = 9, BROKEN = 10 };
+
+// Rank 1 of two has not come yet. Rank 0 comes, and ends with whom it finds kept from coming.
+static int be_rank(int rank)
 {
+    const rungi_launch launch = {true, rank, 2, 2, true};
+    rungi_board *board;
+    const char *why = "";
+    if (write(STDOUT_FILENO, "x", 1) != 1)
+        return BROKEN;
+    while (rank == 1)
+        pause();
+    if (rungi_board_enter(&launch, &board) != RUNG_OK)
+        return BROKEN;
+    int found = rungi_board_fallen(board, &why);
+    rungi_board_close(&board, true);
+    if (found < 0)
+        return NOBODY;
+    return strcmp(why, RUNGI_BOARD_ABSENT) == 0 ? found : BROKEN;
+}
+
+// This program again, as `role`, once it runs.
+static pid_t start(const char *role, const char *rank)
+{
+    int ready[2];
+    char byte;
+    if (pipe(ready))
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ready[1], STDOUT_FILENO);
+        if (rank)
+            setenv("OMPI_COMM_WORLD_RANK", rank, 1);
+        execl("/proc/self/exe", "launch_test", role, (char *)NULL);
+        _exit(BROKEN);
+    }
+    close(ready[1]);
+    bool runs = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    return runs ? child : -1;
+}
+
+static int end_of(pid_t child)
+{
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return BROKEN;
+    return WEXITSTATUS(status);
+}
+
+// Starts rank 1, or not, then rank 0; ends as that one.
+static int be_launcher(bool both)
+{
+    if (write(STDOUT_FILENO, "x", 1) != 1)
+        return BROKEN;
+    pid_t other = both ? start("1", "1") : 0;
+    int found = end_of(start("0", "0"));
+    if (other > 0)
+        kill(other, SIGKILL);
+    return other < 0 ? BROKEN : found;
+}
+
+static void those_gone_before_they_came_are_known(void **state)
+{
+    (void)state;
+    char name[32];
+    snprintf(name, sizeof name, "test-%d", (int)getpid());
+    setenv("PMIX_NAMESPACE", name, 1);
+    assert_int_equal(end_of(start("both", NULL)), NOBODY);
+    assert_int_equal(end_of(start("alone", NULL)), 1);
+    // What looks like a launcher is a rank's own script: others have other parents.
+    assert_int_equal(end_of(start("alone", "0")), NOBODY);
+}
+
+int main(int count, char **words)
+{
+    if (count > 1 && strlen(words[1]) > 1)
+        return be_launcher(strcmp(words[1], "both") == 0);
+    if (count > 1)
+        return be_rank(*words[1] - '0');
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(launchers_are_recognized, clear),
         cmocka_unit_test_setup(variables_are_checked, clear),
         cmocka_unit_test_setup(those_that_came_are_known, clear),
+        cmocka_unit_test_setup(those_gone_before_they_came_are_known, clear),
     };
     return RUN_TESTS(tests);
 }

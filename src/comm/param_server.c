@@ -48,19 +48,11 @@ void *rungi_ps_own(rungi_ps *ps)
 
 static rung_status find_blocks(rungi_ps *ps, uint64_t bytes)
 {
-    uint64_t *offsets = calloc((size_t)ps->ranks + 1, sizeof *offsets), address;
-    void *all = NULL;
-    RUNG_CHECK(offsets, RUNG_NO_MEMORY, "no memory for a parameter server");
-    address = rungi_comm_address(ps->o.comm, ps->own, bytes);
-    rung_status status = rungi_comm_gather_objects(ps->o.comm, &address, sizeof address,
-                                                   "places of the servers", &all, offsets);
-    for (int r = 0; status == RUNG_OK && r < ps->ranks; r++) {
-        memcpy(&address, (char *)all + offsets[r], sizeof address);
-        ps->blocks[r] = rungi_comm_at(ps->o.comm, r, address);
-    }
-    free(all);
-    free(offsets);
-    return status;
+    void *at[RUNGI_PS_WORKERS];
+    RUNG_TRY(rungi_comm_reach(ps->o.comm, ps->own, bytes, "places of the servers", at));
+    for (int r = 0; r < ps->ranks; r++)
+        ps->blocks[r] = at[r];
+    return RUNG_OK;
 }
 
 static rung_status make(rungi_ps *ps)

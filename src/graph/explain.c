@@ -67,6 +67,10 @@ static void add_step(const rung_plan *p, rungi_string *out, size_t index)
     add_places(p, out, forward ? q->out : q->gin, forward ? q->n_out : q->n_in);
     if (s->setup.workspace)
         rungi_string_add(out, " workspace %zu", s->setup.workspace);
+    if (q->sums_out)
+        rungi_string_add(out, "\n        leaves the sums of its output by channel");
+    if (q->sums_in)
+        rungi_string_add(out, "\n        takes the sums of its input from whoever made that");
     if (q->halves)
         rungi_string_add(out, "\n        in float32, around operands of 16 bits");
     if (q->halves && q->halves->cut != RUNGI_HALVES_WHOLE)

@@ -31,6 +31,8 @@ void rungi_step_operands(const rungi_step *s, rungi_operand_fn fn, void *user)
             visit(q->fused[i].in + 1, q->fused[i].n_in - 1, false, fn, user);
         else
             visit(q->fused[i].out, 1, false, fn, user);
+    visit(q->sums_in, 1, false, fn, user);
+    visit(q->sums_out, 1, true, fn, user);
 }
 
 static rung_status resolve_symbols(rung_plan *p, const rung_compile_options *o)

@@ -8,6 +8,7 @@
 //   passes/fuse.c      elementwise operators into the step before
 //   passes/fuse_backward.c  their backward into the step that follows
 //   select.c           a kernel for each step, and its state
+//   passes/sums.c      sums by channel that one kernel leaves for another
 //   passes/accumulate.c  gradients that kernels add to what is there themselves
 //   arrange.c          the order of steps and their memory:
 //   passes/recompute.c what backward computes again instead of keeping it (recompute_*.c beside it)
@@ -110,6 +111,8 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
 rung_status rungi_plan_fuse(rung_plan *p);
 rung_status rungi_plan_fuse_backward(rung_plan *p);
 rung_status rungi_plan_select(rung_plan *p);
+// When kernels are chosen and not yet prepared.
+rung_status rungi_plan_sums(rung_plan *p);
 // Of a plan that adds to gradients, when kernels are chosen and not yet prepared.
 rung_status rungi_plan_accumulate(rung_plan *p);
 // Rearranges backward so that forward steps are done again, to take at most `budget` bytes (0: what

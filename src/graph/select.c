@@ -90,6 +90,8 @@ rung_status rungi_plan_select(rung_plan *p)
     rungi_threads_use(p->options.threads);
     for (size_t i = 0; i < p->steps.count; i++)
         RUNG_TRY(select_step(p, &p->steps.data[i]));
+    if (p->options.fuse)
+        RUNG_TRY(rungi_plan_sums(p));
     RUNG_TRY(rungi_plan_accumulate(p));
     for (size_t i = 0; i < p->steps.count; i++)
         RUNG_TRY(prepare_step(p, &p->steps.data[i]));

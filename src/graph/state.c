@@ -106,11 +106,13 @@ rung_status rung_state_create(const rung_graph *graph, rung_device *device, rung
     rung_status status;
     RUNG_TRY(rungi_state_describe(graph, device, &s));
     uint64_t bytes = (uint64_t)s->flat_size * sizeof(float);
-    RUNG_TRY_GOTO(undo, rungi_device_alloc_zero(device, bytes, "parameters", (void **)&s->params));
+    RUNG_TRY_GOTO(undo,
+                  rungi_device_alloc_zero(device, bytes, "parameters", (void **)&s->own_params));
     RUNG_TRY_GOTO(undo,
                   rungi_device_alloc_zero(device, bytes, "gradients", (void **)&s->own_grads));
     RUNG_TRY_GOTO(undo, rungi_device_alloc_zero(device, (uint64_t)s->buffer_bytes, "buffers",
                                                 (void **)&s->buffers));
+    s->params = s->own_params;
     s->grads = s->own_grads;
     *state_out = s;
     return RUNG_OK;
@@ -126,12 +128,20 @@ void rungi_state_lend_grads(rung_state *s, float *grads)
     s->grads = grads;
 }
 
+void rungi_state_lend_params(rung_state *s, float *params)
+{
+    memcpy(params, s->params, (size_t)s->flat_size * sizeof *params);
+    rungi_device_free_now(s->device, s->own_params);
+    s->own_params = NULL;
+    s->params = params;
+}
+
 void rung_state_destroy(rung_state **state)
 {
     if (!state || !*state)
         return;
     rung_state *s = *state;
-    rung_device_free(s->device, s->params);
+    rung_device_free(s->device, s->own_params);
     rung_device_free(s->device, s->own_grads);
     rung_device_free(s->device, s->buffers);
     free(s->entries);

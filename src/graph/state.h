@@ -19,8 +19,8 @@ struct rung_state {
     int n_entries;
     int *entry_of; // value id -> index of its entry, or -1
     float *params, *grads;
-    float *own_grads;  // grads, unless other memory is lent
-    int64_t flat_size; // floats
+    float *own_params, *own_grads; // params and grads, unless other memory is lent
+    int64_t flat_size;             // floats
     char *buffers;
     int64_t buffer_bytes;
     int *flat_order; // entry indexes of the parameters in the order of the flat buffer
@@ -35,5 +35,7 @@ rung_status rungi_state_describe(const rung_graph *graph, rung_device *device,
 // From now on gradients lie in `grads` (flat_size floats, zeroed, borrowed): memory that ranks
 // share. Before plans are compiled.
 void rungi_state_lend_grads(rung_state *state, float *grads);
+// The same of parameters, which are copied there.
+void rungi_state_lend_params(rung_state *state, float *params);
 
 #endif

@@ -41,16 +41,39 @@ rung_status rungi_climb_block(rungi_climb *k, const char *settings, const char *
     return rungi_child_block(&child, settings, arguments, CHILD_LIMIT, out);
 }
 
+static rung_status override(rung_config *config, const char *settings)
+{
+    char word[RUNGI_SETTING];
+    while (rungi_next_word(&settings, word, sizeof word))
+        RUNG_TRY(rung_config_override(config, word));
+    return RUNG_OK;
+}
+
 rung_status rungi_climb_ranks(const rungi_climb *k, const char *settings, int64_t *ranks_out)
 {
     rung_config *config;
-    char word[RUNGI_SETTING];
     RUNG_TRY(rung_config_copy(k->config, &config));
-    rung_status status = RUNG_OK;
-    while (status == RUNG_OK && rungi_next_word(&settings, word, sizeof word))
-        status = rung_config_override(config, word);
+    rung_status status = override(config, settings);
     *ranks_out = rungi_config_values(config)->train.ranks;
     rung_config_destroy(&config);
+    return status;
+}
+
+// Does the best configuration have these settings already?
+static rung_status has_already(const rungi_climb *k, const char *settings, bool *has_out)
+{
+    rung_config *with;
+    char *before = NULL, *after = NULL;
+    RUNG_TRY(rung_config_copy(k->best, &with));
+    rung_status status = rung_config_dump(with, 0, &before);
+    if (status == RUNG_OK)
+        status = override(with, settings);
+    if (status == RUNG_OK)
+        status = rung_config_dump(with, 0, &after);
+    *has_out = status == RUNG_OK && strcmp(before, after) == 0;
+    free(before);
+    free(after);
+    rung_config_destroy(&with);
     return status;
 }
 
@@ -115,10 +138,7 @@ static rung_status keep(rungi_climb *k, const char *setting)
         add_text(k->best_set, sizeof k->best_set, " ");
     add_text(k->best_set, sizeof k->best_set, setting);
     k->have_best_gate = false;
-    char word[RUNGI_SETTING];
-    while (rungi_next_word(&setting, word, sizeof word))
-        RUNG_TRY(rung_config_override(k->best, word));
-    return RUNG_OK;
+    return override(k->best, setting);
 }
 
 // Checks and measures a candidate. One that cannot run, or that diverges, ends its rung only.
@@ -185,18 +205,24 @@ static rung_status pack_and_measure(rungi_climb *k, const rungi_rung *rung, char
 static rung_status climb_one(rungi_climb *k, const rungi_rung *rung, rung_rung *out, char *setting,
                              size_t size)
 {
-    if (!rung->setting(rungi_config_values(k->best), setting, size, out->reason,
-                       sizeof out->reason)) {
-        out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
+    bool packs = rung->packing != RUNGI_PACKING_NONE, has = false;
+    out->verdict = RUNG_VERDICT_NOT_AVAILABLE; // until it has been measured
+    if (rung->switches)
+        snprintf(setting, size, "%s", rung->switches);
+    else if (!rung->setting(rungi_config_values(k->best), setting, size, out->reason,
+                            sizeof out->reason))
+        return RUNG_OK;
+    if (!packs) // else the pack is another one
+        RUNG_TRY(has_already(k, setting, &has));
+    if (has || rungi_climb_left(k) <= 0) {
+        snprintf(out->reason, sizeof out->reason, "%s",
+                 has ? "the base has it already" : "the budget of ladder.budget is spent");
+        if (has)
+            *setting = 0;
         return RUNG_OK;
     }
-    if (rungi_climb_left(k) <= 0) {
-        out->verdict = RUNG_VERDICT_NOT_AVAILABLE;
-        snprintf(out->reason, sizeof out->reason, "the budget of ladder.budget is spent");
-        return RUNG_OK;
-    }
-    return rung->packing == RUNGI_PACKING_NONE ? measure_candidate(k, rung, setting, out)
-                                               : pack_and_measure(k, rung, setting, size, out);
+    return packs ? pack_and_measure(k, rung, setting, size, out)
+                 : measure_candidate(k, rung, setting, out);
 }
 
 static rung_rung *next_row(rungi_climb *k, const char *name, const char *effect, const char *what)

@@ -25,10 +25,11 @@ typedef struct rungi_rung {
     const char *about;
     rungi_effect effect;
     // Writes what to switch, given the best configuration so far: "key=value" into `setting`, or
-    // several with blanks between.
+    // several with blanks between. What changes nothing the base has already.
     // False, with the reason in `why`, when it cannot work here.
     bool (*setting)(const rungi_train_config *best, char *setting, size_t size, char *why,
                     size_t why_size);
+    const char *switches; // the same where it is always that; `setting` is NULL
     // The effect, where it depends on the configuration; NULL: `effect`.
     rungi_effect (*effect_in)(const rungi_train_config *best);
     const char *not_kept; // of a semantic rung: why it is only shown

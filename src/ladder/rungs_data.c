@@ -34,8 +34,6 @@ bool rungi_rung_worker_nice(const rungi_train_config *c, char *setting, size_t s
 {
     if (c->data.num_workers <= 0)
         return rungi_rung_cannot(why, why_size, "needs workers, which were not kept");
-    if (c->data.worker_nice > 0)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "data.worker_nice=10");
     return true;
 }
@@ -47,8 +45,6 @@ bool rungi_rung_pinned(const rungi_train_config *c, char *setting, size_t size, 
 {
     if (c->device.copy == RUNGI_COPY_DIRECT)
         return rungi_rung_cannot(why, why_size, no_copies);
-    if (c->data.pin_memory)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "data.pin_memory=true");
     return true;
 }
@@ -58,8 +54,6 @@ bool rungi_rung_non_blocking(const rungi_train_config *c, char *setting, size_t 
 {
     if (c->device.copy == RUNGI_COPY_DIRECT)
         return rungi_rung_cannot(why, why_size, no_copies);
-    if (c->data.non_blocking && c->data.pin_memory)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     // Only copies from pinned memory go on by themselves.
     snprintf(setting, size, "%sdata.non_blocking=true",
              c->data.pin_memory ? "" : "data.pin_memory=true ");
@@ -69,8 +63,6 @@ bool rungi_rung_non_blocking(const rungi_train_config *c, char *setting, size_t 
 bool rungi_rung_augment_device(const rungi_train_config *c, char *setting, size_t size, char *why,
                                size_t why_size)
 {
-    if (c->data.augment_on == RUNGI_AUGMENT_DEVICE)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->data.mixup > 0 || c->data.cutmix > 0)
         return rungi_rung_cannot(why, why_size,
                                  "the workers mix batches (data.mixup, data.cutmix)");

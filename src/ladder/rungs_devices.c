@@ -50,8 +50,6 @@ bool rungi_rung_dp_output_device(const rungi_train_config *c, char *setting, siz
     if (c->data_parallel.parallel_criterion)
         return rungi_rung_cannot(why, why_size,
                                  "data_parallel.parallel_criterion gathers no outputs");
-    if (c->data_parallel.output_device)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "data_parallel.output_device=1");
     return true;
 }
@@ -61,8 +59,6 @@ bool rungi_rung_dp_parallel_criterion(const rungi_train_config *c, char *setting
 {
     if (!data_parallel_kept(c, why, why_size))
         return false;
-    if (c->data_parallel.parallel_criterion)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     // Outputs of validation are gathered all the same.
     snprintf(setting, size, "%sdata_parallel.parallel_criterion=true",
              c->data_parallel.output_device ? "data_parallel.output_device=0 " : "");
@@ -81,6 +77,8 @@ static void without_replicas(const rungi_train_config *c, rungi_string *out)
         rungi_string_add(out, " ddp.overlap=false");
     if (c->ddp.shard_optimizer)
         rungi_string_add(out, " ddp.shard_optimizer=false");
+    if (c->ddp.fuse_update)
+        rungi_string_add(out, " ddp.fuse_update=false");
     if (c->ddp.sync_batch_norm)
         rungi_string_add(out, " ddp.sync_batch_norm=false");
     if (c->ddp.compress != RUNG_F32)
@@ -135,8 +133,6 @@ static bool schedule(const rungi_train_config *c, rungi_pipeline_schedule wanted
                      size_t size, char *why, size_t why_size)
 {
     bool stages = c->train.strategy == RUNGI_STRATEGY_PIPELINE;
-    if (stages && c->pipeline.schedule == wanted)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     setting[0] = '\0';
     if (!stages && !rungi_rung_pipeline(c, setting, size, why, why_size))
         return false;

@@ -19,10 +19,9 @@ typedef bool rungi_setting_fn(const rungi_train_config *c, char *setting, size_t
 typedef rungi_effect rungi_effect_fn(const rungi_train_config *c);
 
 // rungs_plan.c
-rungi_setting_fn rungi_rung_channels_last, rungi_rung_blocked, rungi_rung_fuse,
-    rungi_rung_own_kernels, rungi_rung_winograd, rungi_rung_fuse_optimizer, rungi_rung_autotune,
-    rungi_rung_huge_pages, rungi_rung_recompute, rungi_rung_bf16, rungi_rung_fp16,
-    rungi_rung_accumulate, rungi_rung_threads;
+rungi_setting_fn rungi_rung_channels_last, rungi_rung_blocked, rungi_rung_winograd,
+    rungi_rung_fuse_optimizer, rungi_rung_autotune, rungi_rung_huge_pages, rungi_rung_recompute,
+    rungi_rung_bf16, rungi_rung_fp16, rungi_rung_accumulate, rungi_rung_threads;
 rungi_effect_fn rungi_rung_accumulate_effect;
 // rungs_data.c
 rungi_setting_fn rungi_rung_workers, rungi_rung_prefetch, rungi_rung_worker_nice, rungi_rung_pinned,
@@ -30,7 +29,7 @@ rungi_setting_fn rungi_rung_workers, rungi_rung_prefetch, rungi_rung_worker_nice
     rungi_rung_pack_raw, rungi_rung_preloaded;
 // rungs_ranks.c
 rungi_setting_fn rungi_rung_ddp, rungi_rung_ddp_overlap, rungi_rung_ddp_bucket,
-    rungi_rung_ddp_shard, rungi_rung_ddp_sync_norm, rungi_rung_ddp_compress,
+    rungi_rung_ddp_shard, rungi_rung_ddp_fuse, rungi_rung_ddp_sync_norm, rungi_rung_ddp_compress,
     rungi_rung_parameter_server, rungi_rung_ps_async;
 rungi_effect_fn rungi_rung_ddp_effect, rungi_rung_parameter_server_effect;
 // rungs_devices.c

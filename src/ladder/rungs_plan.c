@@ -11,8 +11,6 @@
 static bool layout(const rungi_train_config *c, rung_layout wanted, const char *name, char *setting,
                    size_t size, char *why, size_t why_size)
 {
-    if (c->plan.layout == wanted)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (strcmp(c->model.name, "mlp") == 0)
         return rungi_rung_cannot(why, why_size, "the model has no images inside");
     if (c->plan.winograd && wanted != RUNG_LAYOUT_CHANNELS_LAST)
@@ -33,29 +31,9 @@ bool rungi_rung_blocked(const rungi_train_config *c, char *setting, size_t size,
     return layout(c, RUNG_LAYOUT_BLOCKED, "blocked", setting, size, why, why_size);
 }
 
-bool rungi_rung_fuse(const rungi_train_config *c, char *setting, size_t size, char *why,
-                     size_t why_size)
-{
-    if (c->plan.fuse)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
-    snprintf(setting, size, "plan.fuse=true");
-    return true;
-}
-
-bool rungi_rung_own_kernels(const rungi_train_config *c, char *setting, size_t size, char *why,
-                            size_t why_size)
-{
-    if (c->plan.kernels == RUNG_KERNELS_OWN)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
-    snprintf(setting, size, "plan.kernels=own");
-    return true;
-}
-
 bool rungi_rung_winograd(const rungi_train_config *c, char *setting, size_t size, char *why,
                          size_t why_size)
 {
-    if (c->plan.winograd)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (strcmp(c->model.name, "mlp") == 0 || strcmp(c->model.name, "lenet5") == 0)
         return rungi_rung_cannot(why, why_size, "the model has no 3x3 convolutions");
     if (c->plan.kernels == RUNG_KERNELS_REFERENCE)
@@ -83,8 +61,6 @@ bool rungi_rung_fuse_optimizer(const rungi_train_config *c, char *setting, size_
     if (c->gradients.accumulate > 1)
         return rungi_rung_cannot(why, why_size,
                                  "train.accumulate adds gradients before weights are updated");
-    if (c->plan.fuse_optimizer)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "plan.fuse_optimizer=true");
     return true;
 }
@@ -94,8 +70,6 @@ bool rungi_rung_autotune(const rungi_train_config *c, char *setting, size_t size
 {
     if (c->exact)
         return rungi_rung_cannot(why, why_size, "under exact the choices of kernels are fixed");
-    if (c->plan.autotune)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "plan.autotune=true");
     return true;
 }
@@ -103,8 +77,7 @@ bool rungi_rung_autotune(const rungi_train_config *c, char *setting, size_t size
 bool rungi_rung_huge_pages(const rungi_train_config *c, char *setting, size_t size, char *why,
                            size_t why_size)
 {
-    if (c->memory.huge_pages)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
+    (void)c;
     char mode[64] = "";
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
     if (!file || !fgets(mode, sizeof mode, file) || strstr(mode, "[never]")) {
@@ -130,9 +103,7 @@ bool rungi_rung_recompute(const rungi_train_config *c, char *setting, size_t siz
 static bool precision(const rungi_train_config *c, rung_dtype dtype, const char *name,
                       char *setting, size_t size, char *why, size_t why_size)
 {
-    if (c->precision.dtype == dtype)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
-    if (c->precision.dtype != RUNG_F32)
+    if (c->precision.dtype != RUNG_F32 && c->precision.dtype != dtype)
         return rungi_rung_cannot(why, why_size, "other 16 bits are there already");
     snprintf(setting, size, "train.precision=%s", name);
     return true;

@@ -58,8 +58,6 @@ bool rungi_rung_ddp_overlap(const rungi_train_config *c, char *setting, size_t s
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->ddp.overlap)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->exact && c->train.shards > c->train.ranks)
         return rungi_rung_cannot(why, why_size,
                                  "a rank has several shards, whose gradients are added first");
@@ -86,11 +84,25 @@ bool rungi_rung_ddp_shard(const rungi_train_config *c, char *setting, size_t siz
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->ddp.shard_optimizer)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->optim.name == RUNG_OPTIMIZER_SGD && c->optim.momentum == 0)
         return rungi_rung_cannot(why, why_size, "sgd without momentum has no state");
     snprintf(setting, size, "ddp.shard_optimizer=true");
+    return true;
+}
+
+bool rungi_rung_ddp_fuse(const rungi_train_config *c, char *setting, size_t size, char *why,
+                         size_t why_size)
+{
+    if (c->train.ranks < 2)
+        return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
+    if (rungi_config_unfused(c))
+        return rungi_rung_cannot(why, why_size, rungi_config_unfused(c));
+    if (c->ddp.compress != RUNG_F32)
+        return rungi_rung_cannot(why, why_size, "ddp.compress sends gradients");
+    if (c->ddp.link_delay > 0 || c->ddp.link_rate > 0)
+        return rungi_rung_cannot(why, why_size, "ranks with an emulated link share no memory");
+    snprintf(setting, size, "%sddp.fuse_update=true",
+             c->ddp.shard_optimizer ? "" : "ddp.shard_optimizer=true ");
     return true;
 }
 
@@ -101,8 +113,6 @@ bool rungi_rung_ddp_sync_norm(const rungi_train_config *c, char *setting, size_t
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
     if (!rungi_rung_normalizes(c))
         return rungi_rung_cannot(why, why_size, "the model has no batch normalization");
-    if (c->ddp.sync_batch_norm)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->exact && c->train.shards != c->train.ranks)
         return rungi_rung_cannot(why, why_size, "under exact it needs a shard for each rank");
     snprintf(setting, size, "ddp.sync_batch_norm=true");
@@ -116,6 +126,9 @@ bool rungi_rung_ddp_compress(const rungi_train_config *c, char *setting, size_t 
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
     if (c->exact)
         return rungi_rung_cannot(why, why_size, "exact exchanges gradients as they are");
+    if (c->ddp.fuse_update)
+        return rungi_rung_cannot(why, why_size,
+                                 "ddp.fuse_update, which was kept, sends no gradients");
     if (c->ddp.compress != RUNG_F32)
         return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "ddp.compress=bf16");
@@ -127,11 +140,10 @@ bool rungi_rung_parameter_server(const rungi_train_config *c, char *setting, siz
 {
     if (c->train.ranks < 2)
         return rungi_rung_cannot(why, why_size, rungi_rung_one_rank);
-    if (c->train.strategy == RUNGI_STRATEGY_PARAMETER_SERVER)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
-    snprintf(setting, size, "train.strategy=parameter_server%s%s%s",
+    snprintf(setting, size, "train.strategy=parameter_server%s%s%s%s",
              c->ddp.overlap ? " ddp.overlap=false" : "",
              c->ddp.shard_optimizer ? " ddp.shard_optimizer=false" : "",
+             c->ddp.fuse_update ? " ddp.fuse_update=false" : "",
              c->ddp.compress != RUNG_F32 ? " ddp.compress=none" : "");
     return true;
 }
@@ -151,8 +163,6 @@ bool rungi_rung_ps_async(const rungi_train_config *c, char *setting, size_t size
                                  "needs train.strategy parameter_server, which was not kept");
     if (c->exact)
         return rungi_rung_cannot(why, why_size, "under exact nothing depends on who comes first");
-    if (c->ps.mode == RUNGI_PS_ASYNC)
-        return rungi_rung_cannot(why, why_size, "the base has it already");
     snprintf(setting, size, "ps.mode=async");
     return true;
 }

@@ -104,6 +104,9 @@ typedef struct rungi_query {
     // The parameters' gradients are added to what is there, each as it would be stored. Only where
     // the kernel `adds`; known when it runs, not when it is prepared.
     bool adds;
+    // Forward: sums by channel (ops/channel_sums.h), to be left beside output 0, or of input 0, to
+    // be taken instead of reading that for them. NULL: none.
+    const rungi_operand *sums_out, *sums_in;
 } rungi_query;
 
 // Takes a piece of a parameter's gradient, elements [at, at + count), and updates the parameter
@@ -175,6 +178,11 @@ typedef struct rungi_kernel {
     // Backward: it can add the parameters' gradients to those that are there instead of storing
     // them: the bits are those of storing them elsewhere and adding.
     bool adds;
+    // Forward: in how many parts it can leave sums by channel of output 0, which is float32; 0 or
+    // NULL: it cannot.
+    int64_t (*sum_parts)(const rungi_query *q);
+    // Forward: would it take sums by channel of input 0 from whoever made that? NULL: no.
+    bool (*takes_sums)(const rungi_query *q);
     // It takes operands of 16 bits as they are. Others are given float32 copies of them, piece by
     // piece, by the planner (graph/storage.h).
     bool halves;

@@ -56,6 +56,16 @@ typedef struct rungi_optim_block {
     int64_t run; // that it lies in
 } rungi_optim_block;
 
+// Replicas of the parameters on other ranks, whose gradients have not been added yet. Both
+// functions are for elements [begin, begin + count), at most RUNGI_OPTIM_BLOCK, and are called by
+// any thread.
+typedef struct rungi_optim_replicas {
+    void (*add)(void *user, int64_t begin, int64_t count,
+                float *sum_out);                            // all replicas' gradients
+    void (*give)(void *user, int64_t begin, int64_t count); // parameters to the others: updated
+    void *user;
+} rungi_optim_replicas;
+
 struct rung_optimizer {
     rung_optimizer_options options; // its groups are owned
     rung_param_group *groups;       // [group_count + 1]; [0] is the optimizer's own
@@ -82,7 +92,8 @@ struct rung_optimizer {
     rungi_step_scaled_fn *step_scaled;
     double (*sum_squares)(const float *x, int64_t count);
     void (*to_bf16)(uint16_t *to, const float *from, int64_t count);
-    rungi_team *team; // NULL: passes take threads of OpenMP
+    rungi_team *team;                     // NULL: passes take threads of OpenMP
+    const rungi_optim_replicas *replicas; // NULL: gradients are what a step is given
 };
 
 // Passes are run by these threads, borrowed for the optimizer's life, instead of OpenMP's where
@@ -90,6 +101,19 @@ struct rung_optimizer {
 // OpenMP's threads, which go on looking for work for a while after a pass, would take its cores.
 // The bits are the same.
 void rungi_optimizer_use_team(rung_optimizer *optimizer, rungi_team *team);
+
+// optimizer_replicas.c. Steps from now on (NULL: no more) make the gradients of their elements
+// while they update them, and give the parameters on: one pass in place of three, for an optimizer
+// that is sharded over the ranks. The gradients that a step is given are not looked at. Borrowed.
+// The bits are those of a step that is given the sums.
+void rungi_optimizer_use_replicas(rung_optimizer *optimizer, const rungi_optim_replicas *replicas);
+// Can such a step be this update? Not one that looks at all gradients before it changes anything,
+// measures, or rounds to 16 bits.
+bool rungi_optimizer_takes_replicas(const rung_optimizer_update *update);
+// Fails for the first gradient of its part that is not finite; RUNG_OK: there is none.
+rung_status rungi_optimizer_look_at_replicas(const rung_optimizer *optimizer);
+rung_status rungi_optimizer_fail_element(const rungi_optim_segment *segment, int64_t i,
+                                         float value);
 
 // optimizer_spread.c: calls fn for each of `pieces` pieces, on as many threads as
 // rungi_optimizer_threads says or those of the team; a thread has neighbouring ones.

@@ -67,9 +67,14 @@ static bool update_piece(const rung_optimizer *opt, int64_t run, float *params, 
                          const rung_optimizer_update *u, int64_t begin, int64_t end)
 {
     int64_t own = begin - opt->part_begin, count = end - begin;
-    bool bad = opt->step(&opt->coefs[run], params + begin, grads + begin,
+    float sums[RUNGI_OPTIM_BLOCK]; // filled where it is used
+    if (opt->replicas)
+        opt->replicas->add(opt->replicas->user, begin, count, sums);
+    bool bad = opt->step(&opt->coefs[run], params + begin, opt->replicas ? sums : grads + begin,
                          opt->state[0] ? opt->state[0] + own : NULL,
                          opt->state[1] ? opt->state[1] + own : NULL, count);
+    if (opt->replicas)
+        opt->replicas->give(opt->replicas->user, begin, count);
     if (u->low && u->low_dtype == RUNG_BF16)
         opt->to_bf16((uint16_t *)u->low + begin, params + begin, count);
     else if (u->low)
@@ -90,7 +95,7 @@ static bool apply_share(const rung_optimizer *opt, float *params, const float *g
     int64_t last = opt->part_offset + opt->part_elements;
     int64_t offset = 0; // of the run's first element
     // What is read again soon is read from the first cache.
-    int64_t piece = u->low ? RUNGI_OPTIM_BLOCK / 2 : INT64_MAX;
+    int64_t piece = u->low || opt->replicas ? RUNGI_OPTIM_BLOCK / 2 : INT64_MAX;
     to = to < last ? to : last;
     bool bad = false;
     for (int64_t i = 0; i < opt->run_count && offset < to; i++) {

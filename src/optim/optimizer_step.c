@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step: norm of the gradients, clip coefficient, update. Work is cut into shares of fixed
 // blocks, and no result depends on which thread computed it.
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -248,6 +249,13 @@ static rung_status end_parts(rung_optimizer *opt)
                : RUNG_OK;
 }
 
+rung_status rungi_optimizer_fail_element(const rungi_optim_segment *segment, int64_t i, float value)
+{
+    return RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is %s (element %lld of %lld)",
+                     segment->name, isnan(value) ? "NaN" : "infinite",
+                     (long long)(i - segment->begin), (long long)(segment->end - segment->begin));
+}
+
 static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads, int64_t index)
 {
     const rungi_optim_segment *segment = &opt->segments[index];
@@ -256,9 +264,7 @@ static rung_status fail_nonfinite(const rung_optimizer *opt, const float *grads,
         i++;
     if (i == segment->end || i < opt->part_begin || i >= opt->part_end) // another rank has it
         return RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is NaN or infinite", segment->name);
-    return RUNG_FAIL(RUNG_DIVERGED, "the gradient of %s is %s (element %lld of %lld)",
-                     segment->name, isnan(grads[i]) ? "NaN" : "infinite",
-                     (long long)(i - segment->begin), (long long)(segment->end - segment->begin));
+    return rungi_optimizer_fail_element(segment, i, grads[i]);
 }
 
 static rung_status make_measures(rung_optimizer *opt)
@@ -301,6 +307,7 @@ rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const 
                                       rung_optimizer_report *report_out)
 {
     RUNG_TRY(rungi_optimizer_check(opt, u));
+    assert(!opt->replicas || (!peers && rungi_optimizer_takes_replicas(u)));
     rung_optimizer_report report = {.applied = true, .grad_norm = NAN, .clip = 1, .nonfinite = -1};
     double unscale = unscale_of(u);
     if (rungi_optimizer_needs_all(u)) {
@@ -316,7 +323,10 @@ rung_status rungi_optimizer_step_with(rung_optimizer *opt, float *params, const 
     if (u->measure)
         RUNG_TRY(make_measures(opt));
     if (report.applied && !rungi_optimizer_apply(opt, params, grads, u, unscale * report.clip)) {
-        report.nonfinite = find_nonfinite(opt, grads);
+        if (opt->replicas)
+            RUNG_TRY(rungi_optimizer_look_at_replicas(opt));
+        else
+            report.nonfinite = find_nonfinite(opt, grads);
         if (report.nonfinite >= 0) // else it lies in padding that a run bridges
             return fail_nonfinite(opt, grads, report.nonfinite);
     }

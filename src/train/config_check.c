@@ -286,6 +286,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
     RUNG_TRY(rungi_train_config_check_ranks(options, v, v->train.ranks, v->train.ranks));
     rungi_train_config_note_pipeline(options, v, context);
     RUNG_TRY(rungi_train_config_check_ps(options, v, context));
+    RUNG_TRY(rungi_train_config_check_ddp(options, v, context));
     if (v->train.ranks > 1 && !rungi_comm_mpi_launched()) // else these are not all
         RUNG_TRY(rungi_train_config_check_counts(options, v, v->train.ranks));
     if (v->exact && v->ddp.compress != RUNG_F32)

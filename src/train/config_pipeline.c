@@ -60,6 +60,7 @@ static rung_status check_others(const rungi_options *o, const rungi_train_config
         bool on;
     } of_replicas[] = {{"ddp.overlap", v->ddp.overlap},
                        {"ddp.shard_optimizer", v->ddp.shard_optimizer},
+                       {"ddp.fuse_update", v->ddp.fuse_update},
                        {"ddp.sync_batch_norm", v->ddp.sync_batch_norm},
                        {"ddp.compress", v->ddp.compress != RUNG_F32},
                        {"ddp.bucket_size", v->ddp.bucket_size != RUNGI_DDP_BUCKET}};

@@ -30,6 +30,7 @@ static rung_status check_ddp(const rungi_options *o, const rungi_ddp_config *d)
         bool set;
     } switches[] = {{"ddp.overlap", d->overlap},
                     {"ddp.shard_optimizer", d->shard_optimizer},
+                    {"ddp.fuse_update", d->fuse_update},
                     {"ddp.compress", d->compress != RUNG_F32}};
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
         if (switches[i].set)

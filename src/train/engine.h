@@ -91,6 +91,8 @@ typedef struct rungi_batch_view {
     // Training: kernels may update parameters instead of storing gradients, as the next
     // rung_optimizer_step with this update would do; it does the rest. Backward is left out then
     // when the loss is not finite. NULL: all gradients are stored.
+    // Of ranks with a fused update (exchange.h) gradients are left as they are where they can be:
+    // see rungi_engine_left_gradients.
     rung_optimizer *optimizer;
     const rung_optimizer_update *update;
 } rungi_batch_view;
@@ -104,6 +106,13 @@ void rungi_engine_destroy(rungi_engine **engine);
 // `loss_out` receives the loss, which may be not finite: rungi_engine_bad_rank says whose.
 rung_status rungi_engine_train(rungi_engine *engine, const rungi_batch_view *batch,
                                double *loss_out);
+
+// Has the last call left each rank's gradients as they are? Then rungi_engine_update is to take the
+// step with the batch's optimizer and update, in place of rung_optimizer_step; collective.
+bool rungi_engine_left_gradients(const rungi_engine *engine);
+rung_status rungi_engine_update(rungi_engine *engine, rung_optimizer *optimizer,
+                                const rung_optimizer_update *update,
+                                rung_optimizer_report *report_out);
 
 // Forward in evaluation mode. `loss_out` may be NULL when no loss is wanted (no labels then).
 rung_status rungi_engine_eval(rungi_engine *engine, const rungi_batch_view *batch,

@@ -105,6 +105,7 @@ struct rungi_engine {
     rungi_batch_view view;
     rungi_feed feeds[RUNG_MAX_FIELDS];
     bool training, updating;
+    bool left; // each rank's gradients are its own: rungi_engine_update adds them
     int round;
     rungi_shard_plan *now[RUNGI_MAX_SHARDS]; // by own shard; NULL: it has no samples
     float losses[RUNGI_MAX_SHARDS];
@@ -263,6 +264,8 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
 // ranks.
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);
 rung_status rungi_engine_share_gradients(rungi_engine *e);
+// Does the batch under way leave that to rungi_engine_update?
+bool rungi_engine_leaves_gradients(const rungi_engine *e);
 // engine_meet.c: makes e->group; goes along with the others' synchronized steps, as a rank without
 // samples (`overlaps`: starting buckets where they do).
 void rungi_engine_meet_init(rungi_engine *e);

@@ -73,8 +73,34 @@ rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *in
     return RUNG_OK;
 }
 
+bool rungi_engine_leaves_gradients(const rungi_engine *e)
+{
+    const rungi_batch_view *b = e->batch;
+    return e->exchange && rungi_exchange_fuses(e->exchange) && b->optimizer && b->update &&
+           rungi_optimizer_takes_replicas(b->update);
+}
+
+bool rungi_engine_left_gradients(const rungi_engine *e)
+{
+    return e->left;
+}
+
+rung_status rungi_engine_update(rungi_engine *e, rung_optimizer *optimizer,
+                                const rung_optimizer_update *update,
+                                rung_optimizer_report *report_out)
+{
+    int64_t took;
+    e->left = false;
+    rung_status status =
+        rungi_exchange_update(e->exchange, optimizer, update, step_of(e), report_out, &took);
+    rungi_engine_note_update(e, took);
+    return status;
+}
+
 rung_status rungi_engine_share_gradients(rungi_engine *e)
 {
+    if (e->left)
+        return RUNG_OK;
     const rungi_batch_view *b = e->batch;
     // Servers need their ranges alone, unless somebody looks at all gradients.
     bool whole = !b->optimizer || !b->update || rungi_optimizer_needs_all(b->update);

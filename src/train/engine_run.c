@@ -144,7 +144,7 @@ static float loss_of(const rungi_engine *e, int s)
 // first.
 static bool overlaps(const rungi_engine *e)
 {
-    return e->exchange && rungi_exchange_overlaps(e->exchange) &&
+    return e->exchange && rungi_exchange_overlaps(e->exchange) && !e->left &&
            (e->team ? e->shards : e->slots) == 1 && !e->state->device->options.async;
 }
 
@@ -333,6 +333,7 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
     e->training = training;
     e->met = 0;
     e->met_bad = -1;
+    e->left = false;
     if (e->pipeline) {
         RUNG_CHECK(e->whole >= 1, RUNG_INVALID, "an empty batch cannot be run");
         RUNG_TRY(rungi_pipeline_run(e->pipeline, loss, &sum));
@@ -349,6 +350,7 @@ static rung_status run_batch(rungi_engine *e, bool training, bool loss, double *
     RUNG_TRY(rungi_engine_reserve_outputs(e));
     RUNG_TRY(rungi_engine_bind(e, 0));
     begin_updates(e);
+    e->left = training && rungi_engine_leaves_gradients(e);
     if (loss)
         RUNG_TRY(count_batch(e));
     if (training)

@@ -91,6 +91,8 @@ static rung_status make(rungi_exchange *x)
         calloc((size_t)rungi_exchange_ranks(x) * RUNGI_EXCHANGE_NUMBERS, sizeof *x->numbers);
     RUNG_CHECK(x->numbers, RUNG_NO_MEMORY, "no memory for an exchange");
     rungi_state_lend_grads(x->state, NULL); // its own are free before there are others
+    if (x->o.fuse)
+        RUNG_TRY(rungi_exchange_share_params(x));
     void *grads;
     RUNG_TRY(rungi_exchange_alloc(x, floats * sizeof(float), "gradients", &grads));
     x->grads = grads;
@@ -98,7 +100,7 @@ static rung_status make(rungi_exchange *x)
     if (x->o.compress != RUNG_F32)
         RUNG_TRY(rungi_exchange_alloc(x, floats * rung_dtype_size(x->o.compress),
                                       "compressed gradients", &x->packed));
-    return RUNG_OK;
+    return x->o.fuse ? rungi_exchange_reach(x) : RUNG_OK;
 }
 
 rung_status rungi_exchange_create(rung_state *state, const rungi_exchange_options *options,
@@ -130,7 +132,11 @@ void rungi_exchange_destroy(rungi_exchange **exchange)
     rungi_bucket_log_destroy(&x->log);
     if (x->grads)
         x->state->grads = NULL;
+    if (x->params)
+        x->state->params = NULL;
     rungi_exchange_free(x, x->grads);
+    rungi_exchange_free(x, x->params);
+    free(x->grads_of);
     rungi_exchange_free(x, x->packed);
     rungi_exchange_free(x, x->room);
     rungi_comm_free(x->o.comm, x->meeting);

@@ -9,7 +9,9 @@
 //
 // Where each rank updates a part of the parameters (`owned`, ZeRO stage 1), a bucket lies within
 // one rank's part (rungi_comm_part_of the flat buffer), and its sums come to that rank alone: half
-// of what an all-reduce moves. All buckets together are a reduce-scatter of the gradients.
+// of what an all-reduce moves. All buckets together are a reduce-scatter of the gradients. With
+// `fuse` (ranks of one machine) the optimizer can make them itself, piece by piece, and give the
+// updated parameters to the others: nothing is exchanged before, and nothing afterwards.
 #ifndef RUNGI_TRAIN_EXCHANGE_H
 #define RUNGI_TRAIN_EXCHANGE_H
 
@@ -17,6 +19,7 @@
 #include "graph/plan.h"
 #include "measure/bucket_log.h"
 #include "measure/timeline.h"
+#include "rung/optim.h"
 
 typedef struct rungi_exchange rungi_exchange;
 
@@ -26,14 +29,16 @@ typedef struct rungi_exchange_options {
     int64_t bucket_bytes; // a bucket is closed when it has as many
     rung_dtype compress;  // f32: as they are; bf16, f16: rounded before they are sent
     bool owned;           // sums come to the ranks that own them; other gradients are undefined
+    bool fuse;            // with `owned`: for rungi_exchange_update
     // Parameter servers that gradients are pushed to, after backward: each rank that hosts one has
     // the sums of its range (param_server.h). 0: all ranks have all sums.
     int servers;
     rungi_timeline *timeline; // borrowed; may be NULL
 } rungi_exchange_options;
 
-// Collective: gradients of the state move to memory that the ranks share, which is entered in the
-// device's account, and go with it. The state is borrowed and must outlive the exchange.
+// Collective: gradients of the state (with `fuse` parameters, too) move to memory that the ranks
+// share, which is entered in the device's account, and go with it. The state is borrowed and must
+// outlive the exchange. Errors: RUNG_UNSUPPORTED (`fuse`, and a rank is on another machine).
 rung_status rungi_exchange_create(rung_state *state, const rungi_exchange_options *options,
                                   rungi_exchange **exchange_out);
 void rungi_exchange_destroy(rungi_exchange **exchange);
@@ -73,6 +78,14 @@ void rungi_exchange_step(rungi_exchange *x, int64_t step, int64_t began);
 rung_status rungi_exchange_start(rungi_exchange *x, int bucket);
 rung_status rungi_exchange_progress(rungi_exchange *x);
 rung_status rungi_exchange_finish(rungi_exchange *x, int64_t step, bool whole);
+// In place of rungi_exchange_finish and a step of the optimizer, which updates this rank's part of
+// the parameters: with each rank's own gradients complete, they are added, used, and the parameters
+// given to all in one pass. Collective; between two barriers, in which ranks that fail are named.
+// The update is one that rungi_optimizer_takes_replicas. *took_out: nanoseconds between the two.
+bool rungi_exchange_fuses(const rungi_exchange *x); // is it there?
+rung_status rungi_exchange_update(rungi_exchange *x, rung_optimizer *optimizer,
+                                  const rung_optimizer_update *update, int64_t step,
+                                  rung_optimizer_report *report_out, int64_t *took_out);
 // Gives each server's range of data[the state's size] to all ranks. Collective.
 rung_status rungi_exchange_pull(rungi_comm *comm, int servers, float *data, int64_t count,
                                 const char *label);

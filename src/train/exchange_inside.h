@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by exchange*.c only: exchange.c makes an exchange and cuts gradients into buckets,
-// exchange_numbers.c has what is small, exchange_gradients.c the buckets at work.
+// exchange_numbers.c has what is small, exchange_gradients.c the buckets at work, exchange_update.c
+// sums that are made while parameters are updated.
 #ifndef RUNGI_TRAIN_EXCHANGE_INSIDE_H
 #define RUNGI_TRAIN_EXCHANGE_INSIDE_H
 
@@ -21,6 +22,9 @@ struct rungi_exchange {
     rungi_exchange_options o;
     float *grads; // shared; lent to the state
     void *packed; // of 16 bits, shared; NULL where nothing is compressed
+    // Where updates are fused, else NULL: parameters, shared and lent to the state; where all ranks
+    // have gradients and parameters.
+    float *params, **grads_of, **params_of;
     RUNGI_ARRAY(rungi_bucket) buckets;
     char *room; // of statistics, shared
     uint64_t room_bytes;
@@ -42,5 +46,10 @@ void rungi_exchange_end(const rungi_exchange *x);
 rung_status rungi_exchange_alloc(rungi_exchange *x, uint64_t bytes, const char *what,
                                  void **data_out);
 void rungi_exchange_free(rungi_exchange *x, void *data);
+
+// exchange_update.c, of fused updates. Collective: the state's parameters go to shared memory;
+// then, once there are gradients, each rank learns where the others have both.
+rung_status rungi_exchange_share_params(rungi_exchange *x);
+rung_status rungi_exchange_reach(rungi_exchange *x);
 
 #endif

@@ -40,6 +40,22 @@ static rungi_fit_what what_of(const fitter *f, int precision, rung_fit_way way)
 
 // ---- rows -------------------------------------------------------------------------------------
 
+// Fills a row's prediction, or says that training refuses the batch.
+static rung_status look(const fitter *f, int64_t batch, const rungi_fit_what *what,
+                        const rungi_fit_times *times, rung_fit_bytes *bytes, rung_fit_row *row)
+{
+    rung_status status = rungi_fit_group_predict(&f->group, batch, what, times, bytes, row);
+    row->fits = status == RUNG_OK && row->peak <= f->fit->memory;
+    if (status != RUNG_INVALID)
+        return status;
+    *row = (rung_fit_row){.batch = batch,
+                          .precision = what->precision,
+                          .way = what->way,
+                          .seconds = NAN,
+                          .refused = true};
+    return RUNG_OK;
+}
+
 static int64_t most_rounds(const fitter *f, int64_t batch)
 {
     int64_t shards = rungi_fit_parts(first_of(f)) / rungi_engine_rounds(first_of(f)->engine);
@@ -57,8 +73,8 @@ static rung_status find_rounds(const fitter *f, rung_fit_row *row)
         what.precision = row->precision;
         what.rounds = (int)rounds;
         if (!fits) {
-            RUNG_TRY(rungi_fit_group_predict(&f->group, row->batch, &what, NULL, NULL, &with));
-            fits = with.peak <= f->fit->memory;
+            RUNG_TRY(look(f, row->batch, &what, NULL, NULL, &with));
+            fits = with.fits;
         }
         if (fits) {
             row->accumulate = rounds;
@@ -74,8 +90,13 @@ static rung_status predict(fitter *f, int64_t batch, int precision, rung_fit_way
     rungi_fit_what what = what_of(f, precision, way);
     const rungi_fit_times *times = f->o->no_times ? NULL : f->group.times[precision];
     *row = (rung_fit_row){.batch = batch, .precision = what.precision, .way = way, .seconds = NAN};
-    RUNG_TRY(rungi_fit_group_predict(&f->group, batch, &what, times, bytes, row));
-    row->fits = row->peak <= f->fit->memory;
+    RUNG_TRY(look(f, batch, &what, times, bytes, row));
+    if ((row->refused || row->left_out) && !*f->fit->refusal)
+        snprintf(f->fit->refusal, sizeof f->fit->refusal, "%s", rung_error_last()->message);
+    if (row->refused) {
+        memset(bytes, 0, (size_t)f->fit->device_count * sizeof *bytes);
+        return RUNG_OK;
+    }
     // Weights and what is as large are resident already.
     row->resident = f->base + row->loader;
     for (int d = 0; d < f->fit->device_count; d++)
@@ -110,7 +131,7 @@ static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
         rung_fit_row *row = &fit->rows[fit->count];
         RUNG_TRY(predict(f, batch, i / RUNG_FIT_WAYS, (rung_fit_way)(i % RUNG_FIT_WAYS), row,
                          fit->bytes + fit->count * fit->device_count));
-        *any_fits |= row->fits;
+        *any_fits |= row->fits || row->refused; // larger ones may be taken
         fit->count++;
     }
     return RUNG_OK;
@@ -118,13 +139,15 @@ static rung_status add_batch(fitter *f, int64_t batch, bool *any_fits)
 
 // ---- the largest batch ------------------------------------------------------------------------
 
-// Stores to *low or *high whether a batch fits.
+// Stores to *low or *high whether a batch fits, to *low and *refused that it is too small.
 static rung_status try_batch(fitter *f, const rungi_fit_what *what, int64_t batch, int64_t *low,
-                             int64_t *high)
+                             int64_t *high, int64_t *refused)
 {
-    rung_fit_row row;
-    RUNG_TRY(rungi_fit_group_predict(&f->group, batch, what, NULL, NULL, &row));
-    *(row.peak <= f->fit->memory ? low : high) = batch;
+    rung_fit_row row = {.refused = false};
+    RUNG_TRY(look(f, batch, what, NULL, NULL, &row));
+    *(row.fits || row.refused ? low : high) = batch;
+    if (row.refused)
+        *refused = batch;
     return RUNG_OK;
 }
 
@@ -132,7 +155,7 @@ static rung_status try_batch(fitter *f, const rungi_fit_what *what, int64_t batc
 static rung_status find_largest(fitter *f, int precision, rung_fit_way way)
 {
     enum { MOST = 1 << 20 };
-    int64_t low = 0, high = 0;
+    int64_t low = 0, high = 0, refused = 0;
     rungi_fit_what what = what_of(f, precision, way);
     for (int64_t i = 0; i < f->fit->count; i++) {
         const rung_fit_row *row = &f->fit->rows[i];
@@ -143,15 +166,15 @@ static rung_status find_largest(fitter *f, int precision, rung_fit_way way)
     for (int64_t i = 0; i < f->fit->count; i++) {
         const rung_fit_row *row = &f->fit->rows[i];
         bool same = row->way == way && row->precision == what.precision;
-        if (same && !row->fits && row->batch > low && (!high || row->batch < high))
+        if (same && !row->fits && !row->refused && row->batch > low && (!high || row->batch < high))
             high = row->batch;
     }
     while (!f->o->n_batches && !high && low < MOST)
-        RUNG_TRY(try_batch(f, &what, low ? low * 2 : 1, &low, &high));
+        RUNG_TRY(try_batch(f, &what, low ? low * 2 : 1, &low, &high, &refused));
     // To about one in a hundred.
     while (!f->o->n_batches && high - low > 1 && high - low > low / 100)
-        RUNG_TRY(try_batch(f, &what, low + (high - low) / 2, &low, &high));
-    f->fit->largest[precision][way] = low;
+        RUNG_TRY(try_batch(f, &what, low + (high - low) / 2, &low, &high, &refused));
+    f->fit->largest[precision][way] = low > refused ? low : 0;
     return RUNG_OK;
 }
 

@@ -43,7 +43,8 @@ rungi_fit_what rungi_fit_configured(const rungi_session *s, rung_fit_way way);
 // What is predicted of a device.
 typedef struct rungi_fit_prediction {
     rung_fit_bytes bytes;
-    double extra; // see rung_fit_row
+    double extra;     // see rung_fit_row
+    int64_t left_out; // see rung_fit_row; the error record says why
 } rungi_fit_prediction;
 
 // What device `device` of this rank holds at most while the configuration is trained with steps on

@@ -77,7 +77,9 @@ rung_status rungi_fit_group_measure(rungi_fit_group *g, int64_t batch, const run
             rung_loader_describe(s->train_loader, &info);
         RUNG_TRY(measure_at(s, batch, what, &times[r]));
         RUNG_TRY(measure_at(s, rungi_session_batch(s), what, &times[r]));
-        RUNG_TRY(measure_at(s, info.last_batch, what, &times[r]));
+        rung_status status = measure_at(s, info.last_batch, what, &times[r]);
+        if (status != RUNG_OK && status != RUNG_INVALID) // of batches that training refuses
+            return status;
     }
     return RUNG_OK;
 }
@@ -129,6 +131,7 @@ rung_status rungi_fit_group_predict(const rungi_fit_group *g, int64_t batch,
     tally k = {.optimizer = 0};
     int at = 0;
     row->peak = row->loader = 0;
+    row->left_out = 0;
     row->extra = 0;
     for (int r = 0; r < g->ranks; r++)
         for (int d = 0; d < rungi_engine_devices(g->sessions[r]->engine); d++, at++) {
@@ -139,6 +142,7 @@ rung_status rungi_fit_group_predict(const rungi_fit_group *g, int64_t batch,
                 add_time(g, r, d, what, times, plan, &k);
             rung_plan_destroy(&plan);
             row->loader += p.bytes.loader;
+            row->left_out = p.left_out ? p.left_out : row->left_out;
             row->extra = fmax(row->extra, p.extra);
             if (bytes)
                 bytes[at] = p.bytes;

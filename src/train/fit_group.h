@@ -28,8 +28,8 @@ int64_t rungi_fit_parts(const rungi_session *s);
 rung_status rungi_fit_group_measure(rungi_fit_group *group, int64_t batch,
                                     const rungi_fit_what *what, int precision);
 
-// Fills of `row` the fullest device, loader, extra, and, with times, seconds; and bytes[devices]
-// where that is not NULL.
+// Fills of `row` the fullest device, loader, extra, left_out and, with times, seconds; and
+// bytes[devices] where that is not NULL. Errors: RUNG_INVALID for a batch that training refuses.
 rung_status rungi_fit_group_predict(const rungi_fit_group *group, int64_t batch,
                                     const rungi_fit_what *what, const rungi_fit_times *times,
                                     rung_fit_bytes *bytes, rung_fit_row *row);

@@ -98,8 +98,7 @@ static void add_optimizer(const rungi_session *s, rung_fit_bytes *bytes)
     }
     uint64_t part = (uint64_t)rungi_session_optimizer_part(s).count * sizeof(float);
     bytes->optimizer = part * (uint64_t)states;
-    bool norm = s->scales_loss || s->c->train.max_grad_norm > 0;
-    if (rungi_session_owns_gradients(s) && norm)
+    if (rungi_session_owns_gradients(s)) // for the norm, which the first step logs
         bytes->communication += (uint64_t)s->ranks * RUNGI_OPTIM_BLOCK * sizeof(float);
 }
 
@@ -116,9 +115,18 @@ rung_status rungi_fit_predict(const rungi_session *s, int device, int64_t batch,
     rungi_engine_load load = load_of(s, batch, what);
     rungi_engine_bytes e;
     rung_plan *plan;
-    RUNG_TRY(rungi_engine_foresee(s->engine, &load, device, &e, &plan));
+    int64_t left_out = 0;
+    rung_status status = rungi_engine_foresee(s->engine, &load, device, &e, &plan);
+    if (status == RUNG_INVALID && load.trained[1]) {
+        left_out = load.trained[1];
+        load.trained[1] = 0;
+        status = rungi_engine_foresee(s->engine, &load, device, &e, &plan);
+    }
+    if (status != RUNG_OK)
+        return status;
     int again;
     *out = (rungi_fit_prediction){
+        .left_out = left_out,
         .bytes = {.weights = (uint64_t)s->state->flat_size * sizeof(float),
                   .buffers = s->state->buffer_bytes ? (uint64_t)s->state->buffer_bytes : 1,
                   .gradients = e.gradients,

@@ -31,6 +31,14 @@ const rungi_option rungi_ddp_options[] = {
      .initial = "false",
      .help = "Each rank holds the optimizer's state of its part of the parameters alone, updates "
              "these, and gives them to the others (ZeRO stage 1). Same bits."},
+    {.key = "ddp.fuse_update",
+     .type = RUNGI_OPTION_BOOL,
+     RUNGI_AT(rungi_ddp_config, fuse_update),
+     .initial = "false",
+     .help = "With ddp.shard_optimizer, ranks of one machine: each adds the gradients of its part "
+             "of the parameters over the ranks while it updates these, and writes them to all, in "
+             "one pass over shared memory. Steps that log take the norm of all gradients before, "
+             "and are not fused. Same bits."},
     {.key = "ddp.sync_batch_norm",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_ddp_config, sync_batch_norm),

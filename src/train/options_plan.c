@@ -27,7 +27,7 @@ const rungi_option rungi_plan_options[] = {
      .initial = "false",
      .help =
          "Computes bias, activation and pooling inside of the convolution or linear layer before "
-         "them."},
+         "them, and sums for batch normalization where an own kernel of the convolution can."},
     {.key = "plan.fuse_optimizer",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, fuse_optimizer),

@@ -136,6 +136,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                                            .bucket_bytes = c->ddp.bucket_size,
                                            .compress = c->ddp.compress,
                                            .owned = rungi_session_owns_gradients(s),
+                                           .fuse = rungi_session_fuses_update(s),
                                            .servers = sync_servers(s)},
                               .replicas = rungi_session_replicas(s)};
     if (s->stages) {

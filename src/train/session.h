@@ -204,6 +204,8 @@ int64_t rungi_session_samples_of_all(const rungi_session *s);
 bool rungi_session_shards_optimizer(const rungi_session *s);
 // Are gradients summed for their owners alone (ddp.shard_optimizer)?
 bool rungi_session_owns_gradients(const rungi_session *s);
+// Are they added where parameters are updated, in steps that do not look at their sums before?
+bool rungi_session_fuses_update(const rungi_session *s);
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s);
 // Brings the optimizer's state of all ranks together (`gather`), or makes room for it; and takes it
 // apart again (`keep`: this rank's part is taken from it). Collective; nothing happens where it is

@@ -193,6 +193,11 @@ bool rungi_session_shards_optimizer(const rungi_session *s)
     return s->comm && (s->c->ddp.shard_optimizer || rungi_config_has_servers(s->c, s->ranks));
 }
 
+bool rungi_session_fuses_update(const rungi_session *s)
+{
+    return s->c->ddp.fuse_update && rungi_session_owns_gradients(s) && !rungi_config_unfused(s->c);
+}
+
 rungi_comm_part rungi_session_optimizer_part(const rungi_session *s)
 {
     int64_t size = s->state->flat_size;
@@ -263,6 +268,8 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
         return rungi_session_update_stages(s, update, report_out);
     if (s->servers)
         return rungi_session_push(s, update, step, report_out);
+    if (rungi_engine_left_gradients(s->engine))
+        return rungi_engine_update(s->engine, s->optimizer, update, report_out);
     int64_t began = rungi_now(s->context);
     bool needs_all = s->scales_loss || rungi_optimizer_needs_all(update);
     if (rungi_session_owns_gradients(s) && needs_all) {

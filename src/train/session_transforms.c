@@ -127,12 +127,27 @@ static void add_colours(list *l, const rungi_data_config *d)
                                 .probability = (float)d->random_grayscale});
 }
 
+// `channels` of the pictures that come to it; 0: as each file has them.
+static rung_status add_normalize(list *l, const rungi_data_config *d, int channels)
+{
+    RUNG_CHECK(!channels || d->mean.count == (size_t)channels, RUNG_CONFIG,
+               "data.normalize.mean: has %zu numbers, but the pictures have %d channel%s",
+               d->mean.count, channels, channels == 1 ? "" : "s");
+    rung_transform *t = add(l, (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE});
+    for (size_t i = 0; i < d->mean.count && i < RUNG_MAX_IMAGE_CHANNELS; i++) {
+        t->mean[i] = (float)d->mean.data[i];
+        t->std[i] = (float)d->std.data[i];
+    }
+    return RUNG_OK;
+}
+
 rung_status rungi_session_transforms(const rungi_session *s, bool training, const rung_field *image,
                                      rung_transform *steps, int *count_out)
 {
     const rungi_data_config *d = &s->c->data;
     bool files = image->pixels == RUNG_PIXELS_FILE, planes = image->pixels == RUNG_PIXELS_CHW;
     list l = {.steps = steps};
+    int channels = (int)d->channels;
     *count_out = 0;
     if (image->pixels == RUNG_PIXELS_NONE)
         return RUNG_OK; // no pictures
@@ -143,6 +158,7 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
     } else {
         l.height = (int)image->shape.dim[planes ? 1 : 0];
         l.width = (int)image->shape.dim[planes ? 2 : 1];
+        channels = (int)image->shape.dim[planes ? 0 : 2];
     }
     RUNG_TRY(add_moves(&l, d, training));
     RUNG_CHECK(l.height, RUNG_CONFIG,
@@ -153,17 +169,13 @@ rung_status rungi_session_transforms(const rungi_session *s, bool training, cons
                                  .probability = (float)d->random_flip});
     if (training)
         add_colours(&l, d);
-    if (d->repeat_channels)
-        add(&l, (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS,
-                                 .channels = (int)d->repeat_channels});
-    add(&l, (rung_transform){.kind = RUNG_TRANSFORM_TO_FLOAT});
-    if (d->mean.count) {
-        rung_transform *t = add(&l, (rung_transform){.kind = RUNG_TRANSFORM_NORMALIZE});
-        for (size_t i = 0; i < d->mean.count && i < RUNG_MAX_IMAGE_CHANNELS; i++) {
-            t->mean[i] = (float)d->mean.data[i];
-            t->std[i] = (float)d->std.data[i];
-        }
+    if (d->repeat_channels) {
+        channels = (int)d->repeat_channels;
+        add(&l, (rung_transform){.kind = RUNG_TRANSFORM_REPEAT_CHANNELS, .channels = channels});
     }
+    add(&l, (rung_transform){.kind = RUNG_TRANSFORM_TO_FLOAT});
+    if (d->mean.count)
+        RUNG_TRY(add_normalize(&l, d, channels));
     if (training && d->random_erasing > 0)
         add(&l, (rung_transform){.kind = RUNG_TRANSFORM_RANDOM_ERASING,
                                  .probability = (float)d->random_erasing});

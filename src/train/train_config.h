@@ -227,6 +227,7 @@ typedef struct rungi_ddp_config {
     bool overlap;
     bool sync_batch_norm;
     bool shard_optimizer;
+    bool fuse_update;
     int64_t bucket_size; // bytes
     rung_dtype compress; // none: RUNG_F32
     int64_t timeout;     // nanoseconds
@@ -365,6 +366,10 @@ bool rungi_config_splits(const rungi_train_config *values);
 int rungi_config_placed(const rungi_train_config *values, size_t index, char *pattern, size_t size);
 // Micro-batches of a batch.
 int64_t rungi_config_micro_batches(const rungi_train_config *values, int64_t ranks, int64_t batch);
+// config_ddp.c: checks ddp.fuse_update. Why no step can be fused; NULL: steps that do not log can.
+rung_status rungi_train_config_check_ddp(const rungi_options *options,
+                                         const rungi_train_config *values, rung_context *context);
+const char *rungi_config_unfused(const rungi_train_config *values);
 // config_ps.c: checks strategy parameter_server; and what there must be one of for each rank, once
 // it is known how many there are.
 rung_status rungi_train_config_check_ps(const rungi_options *options,

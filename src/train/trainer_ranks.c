@@ -10,12 +10,22 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "comm/comm_mpi.h"
+#include "comm/launch.h"
 #include "comm/recorder.h"
 #include "train/trainer.h"
 
 bool rung_ranks_launched(void)
 {
     return rungi_comm_mpi_launched();
+}
+
+int rung_ranks_process(void)
+{
+    rungi_launch launch;
+    rung_error kept = *rung_error_last();
+    int rank = rungi_launch_read(&launch) == RUNG_OK ? launch.rank : 0;
+    rungi_fail_adopt(&kept);
+    return rank;
 }
 
 void rung_ranks_end(bool failed)

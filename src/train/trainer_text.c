@@ -114,7 +114,9 @@ static void add_ranks(const rungi_session *s, rungi_string *out)
         add_servers(s, out);
         return;
     }
-    rungi_string_add(out, "; gradients added %s in buckets of %s%s%s\n",
+    rungi_string_add(out, "; gradients added %s%s in buckets of %s%s%s\n",
+                     rungi_session_fuses_update(s) ? "as weights are updated, in steps that log "
+                                                   : "",
                      c->ddp.overlap ? "during backward" : "after backward",
                      rungi_text_bytes((uint64_t)c->ddp.bucket_size, bucket, sizeof bucket),
                      c->ddp.compress == RUNG_BF16  ? ", as bf16"
@@ -236,6 +238,18 @@ static rung_status add_plan(rungi_string *out, const rung_plan *plan)
     return RUNG_OK;
 }
 
+// What becomes of the gradients of several ranks.
+static void add_update(const rungi_session *s, rungi_string *out)
+{
+    const char *why = s->comm ? rungi_config_unfused(s->c) : "there is one rank";
+    if (!s->c->ddp.fuse_update)
+        return;
+    rungi_string_add(out, "fuse_update: %s%s\n", why ? "off, because " : "on, ",
+                     why ? why
+                         : "but for steps that log: each rank adds the gradients of its part, "
+                           "updates it and writes it to all ranks in one pass");
+}
+
 // Of accumulation: the plan of the first round, and that of the others.
 static rung_status explain_rounds(rung_trainer *t, char **text_out)
 {
@@ -256,6 +270,7 @@ static rung_status explain_rounds(rung_trainer *t, char **text_out)
         rungi_string_add(&out, "\nand this one for the others\n");
         RUNG_TRY(add_plan(&out, adding));
     }
+    add_update(t->s, &out);
     return give(&out, text_out);
 }
 
@@ -274,11 +289,13 @@ rung_status rung_trainer_explain(rung_trainer *t, char **text_out)
         return explain_rounds(t, text_out);
     RUNG_TRY(rungi_engine_plan(t->s->engine, true, rungi_session_batch(t->s), &plan));
     RUNG_TRY(rung_plan_explain(plan, text_out));
-    if (!t->s->stages)
-        return RUNG_OK;
     rungi_string out = {0};
-    rungi_session_stages_text(t->s, &out);
-    rungi_string_add(&out, "\nstage %d:\n%s", t->s->rank, *text_out);
+    if (t->s->stages) {
+        rungi_session_stages_text(t->s, &out);
+        rungi_string_add(&out, "\nstage %d:\n", t->s->rank);
+    }
+    rungi_string_add(&out, "%s", *text_out);
+    add_update(t->s, &out);
     free(*text_out);
     return give(&out, text_out);
 }

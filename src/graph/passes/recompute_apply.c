@@ -111,6 +111,7 @@ static void add_step(maker *m, int index, bool again, int *reads, int *writes, r
     if (!again)
         return;
     out->again = q->again = true;
+    q->sums_in = q->sums_out = NULL;
     out->setup.state = NULL;
     out->refusals = NULL;
     if (out->workspace >= 0)

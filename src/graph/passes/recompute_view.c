@@ -16,6 +16,8 @@ static void collect(void *user, const rungi_operand *operand, bool write)
 {
     collector *c = user;
     const rung_plan *p = c->a->p;
+    if (operand == c->step->q.sums_in || operand == c->step->q.sums_out)
+        return; // of the first time alone
     int root = p->tensors.data[operand->buffer].root;
     if (p->tensors.data[root].kind != RUNGI_TENSOR_ARENA)
         return;

@@ -2,14 +2,18 @@
 // Own kernels: two sweeps over the data, the first for sums, the second for the result. Where
 // channels lie apart a thread does both for one tile of channels after the other, which it then
 // finds in its cache; where they lie side by side, and where ranks meet between the sweeps, each
-// sweep is shared by all threads, and the second goes backwards, from what was read last.
+// sweep is shared by all threads, and the second goes backwards, from what was read last. Where
+// whoever made x left its sums, forward has no first sweep.
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "ops/batch_norm/batch_norm_loops.h"
 #include "ops/batch_norm/batch_norm_work.h"
+#include "ops/channel_sums.h"
 #include "ops/parallel.h"
+
+enum { COSTLY = 8 }; // elements' worth of work that the merging of a chunk's sums is, by channel
 
 const rungi_bn_loops rungi_bn_loops_cpu = BN_LOOPS;
 
@@ -26,11 +30,13 @@ struct work {
     float *gweight, *gbias;
     double eps;
     rungi_bn_gates gates;
+    rungi_bn_left left; // forward
     bool of_batch, relu, sums;
     double count;              // values per channel: of all ranks, once they have met
     const double *sum1, *sum2; // backward: the sums of all ranks
     // The first sweep of a chunk of a tile, its sums put together for channels [begin, end), what
-    // follows from them, and the second sweep. In between ranks meet.
+    // follows from them, and the second sweep. In between ranks meet. `first` NULL: the sums are
+    // there.
     void (*first)(const work *w, int64_t chunk, int64_t tile);
     void (*merge)(const work *w, int64_t begin, int64_t end);
     rung_status (*meet)(work *w);
@@ -67,7 +73,7 @@ static void tile_by_tile(const work *w)
     for (int64_t tile = 0; tile < w->cut.tiles; tile++) {
         int64_t begin, end;
         rungi_bn_channels_of(&w->cut, tile, &begin, &end);
-        for (int64_t chunk = 0; w->sums && chunk < w->cut.chunks; chunk++)
+        for (int64_t chunk = 0; w->sums && w->first && chunk < w->cut.chunks; chunk++)
             w->first(w, chunk, tile);
         if (w->sums)
             w->merge(w, begin, end);
@@ -77,16 +83,26 @@ static void tile_by_tile(const work *w)
     }
 }
 
+static void merge_by_channels(const work *w)
+{
+    int threads = w->call->q->threads;
+    int64_t channels = rungi_bn_channels(&w->cut.form);
+    RUNGI_PARALLEL_FOR(threads, channels * (w->left.data ? w->left.parts : w->cut.chunks) * COSTLY)
+    for (int i = 0; i < threads; i++)
+        w->merge(w, channels * i / threads, channels * (i + 1) / threads);
+}
+
 static rung_status sweep_by_sweep(work *w)
 {
     int threads = w->call->q->threads;
     int64_t tasks = w->cut.chunks * w->cut.tiles, count = rungi_operand_count(&w->call->q->in[0]);
-    if (w->sums) {
+    if (w->sums && w->first) {
         RUNGI_PARALLEL_FOR(threads, count)
         for (int64_t task = 0; task < tasks; task++)
             w->first(w, task / w->cut.tiles, task % w->cut.tiles);
-        w->merge(w, 0, rungi_bn_channels(&w->cut.form));
     }
+    if (w->sums)
+        merge_by_channels(w);
     if (w->meet)
         RUNG_TRY(w->meet(w));
     w->numbers(w, 0, rungi_bn_channels(&w->cut.form));
@@ -130,7 +146,10 @@ static void forward_first(const work *w, int64_t chunk, int64_t tile)
 
 static void forward_merge(const work *w, int64_t begin, int64_t end)
 {
-    rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
+    if (w->left.data)
+        rungi_bn_merge_left(&w->cut, &w->s, &w->left, begin, end);
+    else
+        rungi_bn_merge_moments(&w->cut, &w->s, begin, end);
 }
 
 static rung_status forward_meet(work *w)
@@ -195,7 +214,11 @@ static rung_status forward(const rungi_call *c, const rungi_bn_loops *loops)
         w.res = rungi_bn_array_of(c, &q->fused[0].in[1]);
     w.relu = q->n_fused > (w.res.data ? 1 : 0);
     w.sums = w.of_batch && !rungi_bn_has_moments(q);
-    w.first = forward_first;
+    if (q->sums_in)
+        w.left = (rungi_bn_left){rungi_ptr(c, q->sums_in),
+                                 rungi_channel_sums_parts(rungi_operand_count(q->sums_in),
+                                                          rungi_bn_channels(&w.cut.form))};
+    w.first = w.left.data ? NULL : forward_first;
     w.merge = forward_merge;
     w.meet = meets(c) ? forward_meet : NULL;
     w.numbers = forward_numbers;
@@ -404,6 +427,7 @@ static const rungi_kernel sweeps_avx2 = {.name = "sweeps_avx2",
                                          .halves = true,
                                          .can_run = avx2_can_run,
                                          .fuses = true,
+                                         .takes_sums = rungi_batch_norm_of_batch,
                                          .create = create,
                                          .run = forward_avx2};
 static const rungi_kernel sweeps = {.name = "sweeps",
@@ -411,6 +435,7 @@ static const rungi_kernel sweeps = {.name = "sweeps",
                                     .halves = true,
                                     .can_run = can_run,
                                     .fuses = true,
+                                    .takes_sums = rungi_batch_norm_of_batch,
                                     .create = create,
                                     .run = forward_cpu};
 static const rungi_kernel sweeps_back_avx2 = {.name = "sweeps_avx2",

@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "ops/batch_norm/batch_norm.h"
+#include "ops/channel_sums.h"
 #include "ops/trial.h"
 
 static const rungi_batch_norm_attr usual = {1e-5, 0.1, false};
@@ -64,6 +65,82 @@ static void variance_is_accurate_far_from_zero(void **state)
     for (int layout = RUNGI_PLAIN; layout <= RUNGI_BLOCKED8; layout++) {
         check_far((rungi_layout)layout, false);
         check_far((rungi_layout)layout, true);
+    }
+}
+
+// ---- sums that are there already ----------------------------------------------------------------
+
+enum { PARTS = 5 };
+
+// Sums by channel of channels-last data in parts of very different sizes, the last of which are
+// `last` rows.
+static float *sums_of(const rungi_trial *t, int64_t rows, int64_t last)
+{
+    int64_t size = rungi_channel_sums_size(PARTS, CHANNELS), at = 0;
+    float *sums = calloc((size_t)size, sizeof *sums);
+    const float *x = t->ptr[t->in[0].buffer];
+    for (int k = 0; k < PARTS; k++) {
+        int64_t end = k == PARTS - 1 ? rows : k == PARTS - 2 ? rows - last : at + 1 + 37 * k;
+        float *part = sums + k * rungi_channel_sums_part(CHANNELS);
+        sums[PARTS * rungi_channel_sums_part(CHANNELS) + k] = (float)(end - at);
+        for (int c = 0; c < CHANNELS; c++) {
+            double s1 = 0, s2 = 0;
+            part[c] = x[at * CHANNELS + c];
+            for (int64_t r = at; r < end; r++) {
+                double d = (double)x[r * CHANNELS + c] - part[c];
+                s1 += d;
+                s2 += d * d;
+            }
+            part[CHANNELS + c] = (float)s1;
+            part[2 * CHANNELS + c] = (float)s2;
+        }
+        at = end;
+    }
+    return sums;
+}
+
+static void takes_sums_that_are_left(void **state)
+{
+    const rungi_case c = {
+        .name = "left", .in = {RUNGI_IN(6, CHANNELS, 31, 17)}, .n_in = 1, .attr = &usual};
+    rungi_trial t;
+    (void)state;
+    for (int k = 0; rungi_batch_norm_forward_cpu[k]; k++) {
+        const rungi_kernel *kernel = rungi_batch_norm_forward_cpu[k];
+        if (!kernel->takes_sums)
+            continue;
+        assert_int_equal(kernel->kind, RUNGI_OWN);
+        for (int far = 0; far < 2; far++) {
+            assert_ok(
+                rungi_trial_init(&t, &rungi_op_batch_norm, &c, RUNG_F32, RUNGI_CHANNELS_LAST, 3));
+            int64_t count = rungi_operand_count(&t.in[0]);
+            for (int64_t i = 0; i < count; i++)
+                rungi_trial_set(&t, &t.in[0], i, normal(i) + (far ? 1e4 : 0.1));
+            run_forward(&t, kernel);
+            float *y = malloc((size_t)count * sizeof *y), mean[CHANNELS], var[CHANNELS];
+            memcpy(y, t.ptr[t.out[0].buffer], (size_t)count * sizeof *y);
+            memcpy(mean, t.ptr[t.out[RUNGI_BN_MEAN].buffer], sizeof mean);
+            memcpy(var, t.ptr[t.out[RUNGI_BN_VAR].buffer], sizeof var);
+            rungi_query q = rungi_trial_query(&t, RUNGI_FORWARD, ~0u, NULL);
+            rungi_operand sums = {
+                RUNG_F32, RUNGI_PLAIN, {1, {rungi_channel_sums_size(PARTS, CHANNELS)}}, t.n_ptr};
+            assert_true(kernel->takes_sums(&q));
+            q.sums_in = &sums;
+            t.ptr[t.n_ptr] = sums_of(&t, 6 * 31 * 17, 2);
+            assert_ok(rungi_trial_run(&t, &q, kernel, 1));
+            assert_true(rungi_trial_guards(&t));
+            for (int i = 0; i < CHANNELS; i++) {
+                assert_near(((float *)t.ptr[t.out[RUNGI_BN_MEAN].buffer])[i], mean[i],
+                            1e-6 * (1 + fabs((double)mean[i])));
+                assert_near(((float *)t.ptr[t.out[RUNGI_BN_VAR].buffer])[i], var[i], 1e-5);
+            }
+            for (int64_t i = 0; i < count; i++)
+                assert_near(((float *)t.ptr[t.out[0].buffer])[i], y[i], far ? 2e-3 : 1e-5);
+            free(t.ptr[t.n_ptr]);
+            t.ptr[t.n_ptr] = NULL;
+            free(y);
+            rungi_trial_fini(&t);
+        }
     }
 }
 
@@ -159,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variance_is_accurate_far_from_zero),
+        cmocka_unit_test(takes_sums_that_are_left),
         cmocka_unit_test(running_statistics_are_those_of_the_global_batch),
     };
     return RUN_TESTS(tests);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/batch_norm/batch_norm_work.h"
 
+#include "ops/channel_sums.h"
+
 enum {
     FIRST_ROWS = 16,
     TILE = 16,              // groups of a tile at most, where a group is one channel
@@ -204,6 +206,31 @@ void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, 
         for (int64_t c = begin; c < end; c++) {
             double apart = s1[c] - s->mean[c];
             s->var[c] += (s2[c] + n * apart * apart) / total;
+        }
+    }
+}
+
+void rungi_bn_merge_left(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
+                         const rungi_bn_left *left, int64_t begin, int64_t end)
+{
+    int64_t channels = rungi_bn_channels(&cut->form), size = rungi_channel_sums_part(channels);
+    const float *counts = left->data + left->parts * size;
+    double total = (double)cut->total;
+    for (int64_t c = begin; c < end; c++)
+        s->mean[c] = s->var[c] = 0;
+    for (int64_t k = 0; k < left->parts; k++) {
+        const float *shift = left->data + k * size, *s1 = shift + channels;
+        double n = (double)counts[k];
+        for (int64_t c = begin; c < end; c++)
+            s->mean[c] += (n * (double)shift[c] + (double)s1[c]) / total;
+    }
+    for (int64_t k = 0; k < left->parts; k++) {
+        const float *shift = left->data + k * size, *s1 = shift + channels, *s2 = s1 + channels;
+        double n = (double)counts[k];
+        for (int64_t c = begin; c < end; c++) {
+            double own = (double)s1[c] / n, rest = (double)s2[c] - (double)s1[c] * own;
+            double apart = (double)shift[c] + own - s->mean[c];
+            s->var[c] += ((rest < 0 ? 0 : rest) + n * apart * apart) / total;
         }
     }
 }

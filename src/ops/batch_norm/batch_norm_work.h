@@ -82,6 +82,13 @@ void rungi_bn_take_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
                            int64_t tile);
 void rungi_bn_merge_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s, int64_t begin,
                             int64_t end);
+// The same of sums that whoever made x left (ops/channel_sums.h).
+typedef struct rungi_bn_left {
+    const float *data; // NULL: there are none
+    int64_t parts;
+} rungi_bn_left;
+void rungi_bn_merge_left(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
+                         const rungi_bn_left *left, int64_t begin, int64_t end);
 
 // A gate of all elements and channels: y apart, of which the gate's own is not looked at.
 typedef struct rungi_bn_gates {

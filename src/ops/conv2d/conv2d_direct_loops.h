@@ -76,19 +76,6 @@ typedef struct direct_piece {
 } direct_piece;
 
 // The last vector of the last panel may be narrower.
-WINO_INLINE wino_v direct_from(const float *at, int n)
-{
-    return n == WINO_LANES ? wino_load(at) : wino_load_part(at, n);
-}
-
-WINO_INLINE void direct_to(float *at, wino_v v, int n)
-{
-    if (n == WINO_LANES)
-        wino_store(at, v);
-    else
-        wino_store_part(at, v, n);
-}
-
 WINO_INLINE void direct_block(const rungi_direct_product *p, const direct_piece *piece, int64_t o,
                               int64_t pixel, const int rows, const int vectors, const int tail)
 {
@@ -102,9 +89,9 @@ WINO_INLINE void direct_block(const rungi_direct_product *p, const direct_piece 
         a[i] = p->band + p->from[pixel + i] + piece->at;
         WINO_UNROLL
         for (int j = 0; j < vectors; j++)
-            sum[i][j] = piece->first
-                            ? (wino_v){0}
-                            : direct_from(y + j * WINO_LANES, j == vectors - 1 ? tail : WINO_LANES);
+            sum[i][j] = piece->first ? (wino_v){0}
+                                     : wino_load_some(y + j * WINO_LANES,
+                                                      j == vectors - 1 ? tail : WINO_LANES);
     }
     for (int64_t k = 0; k < piece->k; k++) {
         WINO_UNROLL
@@ -126,13 +113,13 @@ WINO_INLINE void direct_block(const rungi_direct_product *p, const direct_piece 
     for (int j = 0; j < vectors; j++) {
         int n = j == vectors - 1 ? tail : WINO_LANES;
         wino_v bias =
-            piece->last && p->bias ? direct_from(p->bias + o + j * WINO_LANES, n) : (wino_v){0};
+            piece->last && p->bias ? wino_load_some(p->bias + o + j * WINO_LANES, n) : (wino_v){0};
         WINO_UNROLL
         for (int i = 0; i < rows; i++) {
             wino_v v = sum[i][j];
             if (piece->last)
                 v = wino_relu(v + bias, mask);
-            direct_to(p->y + p->to[pixel + i] + o + j * WINO_LANES, v, n);
+            wino_store_some(p->y + p->to[pixel + i] + o + j * WINO_LANES, v, n);
         }
     }
 }
@@ -211,7 +198,7 @@ static void direct_gradient(const float *dy, const int64_t *at, int64_t pixels,
         float lane[WINO_LANES];
         wino_v sum = {0};
         for (int64_t p = 0; p < pixels; p++) {
-            wino_v v = direct_from(dy + at[p] + o, n);
+            wino_v v = wino_load_some(dy + at[p] + o, n);
             sum += v;
             wino_store(to + (p * vectors + j) * WINO_LANES, v);
         }

@@ -3,55 +3,11 @@
 #ifndef RUNGI_OPS_CONV2D_TESTING_H
 #define RUNGI_OPS_CONV2D_TESTING_H
 
-#include "testing.h"
-
-#include <math.h>
-
-#include "base/context.h"
 #include "base/options.h"
 #include "ops/conv2d/conv2d.h"
-#include "ops/trial.h"
+#include "ops/trial_testing.h"
 
 extern const rungi_op rungi_op_conv2d;
-
-enum { WEIGHT, DATA };
-
-static inline const rungi_kernel *named(const rungi_query *q, const char *name)
-{
-    const rungi_kernel *const *list = rungi_query_kernels(q, RUNGI_CPU);
-    for (int i = 0; list[i]; i++)
-        if (strcmp(list[i]->name, name) == 0)
-            return list[i];
-    fail_msg("no kernel %s", name);
-    return NULL;
-}
-
-static inline void run(rungi_trial *t, int pass, const char *kernel, rung_isa isa, int threads)
-{
-    rungi_operand gin[RUNGI_CASE_INPUTS];
-    t->threads = threads;
-    rungi_query q = rungi_trial_query(t, pass, ~0u, gin);
-    rungi_reason why;
-    q.isa = isa;
-    const rungi_kernel *k = named(&q, kernel);
-    if (k->can_run && !k->can_run(&q, &why))
-        fail_msg("%s: %s", kernel, why.text);
-    assert_ok(rungi_trial_run(t, &q, k, 1));
-    assert_true(rungi_trial_guards(t));
-}
-
-// The largest difference, of the largest value.
-static inline double error(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
-                           const rungi_operand *want)
-{
-    double top = 0, apart = 0;
-    for (int64_t i = 0; i < rungi_operand_count(got); i++) {
-        double value = rungi_trial_get(truth, want, i);
-        top = fmax(top, fabs(value));
-        apart = fmax(apart, fabs(rungi_trial_get(t, got, i) - value));
-    }
-    return apart / top;
-}
 
 // The largest errors of a kernel's results.
 typedef struct conv2d_errors {

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ops/channel_sums.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_winograd_loops.h"
 #include "ops/max_pool2d/max_pool2d.h"
@@ -164,6 +165,7 @@ typedef struct forward_plan {
     const rungi_wino_loops *loops;
     rungi_wino_image x, y;
     int64_t tiles, block;
+    int64_t unit; // tiles that one thread takes together
     int threads;
     bool resident;
     rungi_wino_rows v;
@@ -225,6 +227,7 @@ static rung_status create(const rungi_query *q, const rungi_operand *x, const ru
     p->x = rungi_wino_image_of(x, y, pad);
     p->y = rungi_wino_image_of(y, y, 0);
     p->tiles = y->shape.dim[0] * p->y.rows * p->y.cols;
+    p->unit = q->sums_out ? RUNGI_WINO_SUMMED : 1;
     p->threads = p->tiles * p->x.c * p->y.c < SMALL ? 1 : q->threads;
     plan_blocks(p);
     rungi_wino_space space = {0};
@@ -252,8 +255,9 @@ static void resident_share(const forward_work *f, int thread)
 {
     const forward_plan *p = f->p;
     float *v = f->s.v + thread * f->s.v_size, *m = f->s.m + thread * f->s.m_size;
-    int64_t end = share(p->tiles, thread + 1, p->threads);
-    for (int64_t t = share(p->tiles, thread, p->threads), n; t < end; t += n) {
+    int64_t units = parts_of(p->tiles, p->unit), begin = share(units, thread, p->threads) * p->unit;
+    int64_t end = rungi_wino_least(share(units, thread + 1, p->threads) * p->unit, p->tiles);
+    for (int64_t t = begin, n; t < end; t += n) {
         n = rungi_wino_least(p->block, end - t);
         p->loops->input(&p->x, &f->x, f->s.zeros, t, n, &p->v, RUNGI_WINO_ALL, v);
         for (int k = 0; k < POINTS; k++)
@@ -349,6 +353,14 @@ static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
     return create(q, &q->in[0], rungi_conv2d_output(q), a->pad[0], setup);
 }
 
+// Tiles of 4x4 pixels of the output, some of them to a part.
+static int64_t forward_sum_parts(const rungi_query *q)
+{
+    const rungi_operand *y = &q->out[0];
+    rungi_wino_image m = rungi_wino_image_of(y, y, 0);
+    return rungi_wino_pools(q) ? 0 : parts_of(y->shape.dim[0] * m.rows * m.cols, RUNGI_WINO_SUMMED);
+}
+
 static rung_status forward_run(const rungi_call *c)
 {
     const rungi_query *q = c->q;
@@ -360,6 +372,10 @@ static rung_status forward_run(const rungi_call *c)
                              .relu = q->n_fused > rungi_wino_pools(q),
                              .index = rungi_wino_pools(q) ? rungi_ptr(c, &q->out[1]) : NULL,
                              .y = rungi_ptr(c, &q->out[0])}};
+    if (q->sums_out) {
+        f.to.sums = rungi_ptr(c, q->sums_out);
+        f.to.counts = f.to.sums + forward_sum_parts(q) * rungi_channel_sums_part(w[0]);
+    }
     return run(c, &f);
 }
 
@@ -393,6 +409,7 @@ const rungi_kernel rungi_conv2d_forward_winograd = {.name = "winograd",
                                                     .prefers = rungi_wino_pays,
                                                     .flops = rungi_wino_flops,
                                                     .fuses = true,
+                                                    .sum_parts = forward_sum_parts,
                                                     .create = forward_create,
                                                     .destroy = free,
                                                     .run = forward_run};

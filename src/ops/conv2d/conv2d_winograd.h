@@ -31,7 +31,11 @@
 
 #include "ops/op.h"
 
-enum { RUNGI_WINO_POINTS = 36, RUNGI_WINO_PARTS = 8 };
+enum {
+    RUNGI_WINO_POINTS = 36,
+    RUNGI_WINO_PARTS = 8,
+    RUNGI_WINO_SUMMED = 8, // tiles of a part of the sums by channel
+};
 
 // An image tensor [N, H, W, C] cut into tiles, counted row by row, image by image.
 typedef struct rungi_wino_image {
@@ -78,6 +82,9 @@ typedef struct rungi_wino_store {
     bool pool;      // y has the largest of each 2x2 pixels, as max_pool2d has it
     uint8_t *index; // their places, 0 to 3; may be NULL
     float *y;
+    // Sums by channel of y (ops/channel_sums.h) and values of each part; NULL: not wanted. Not with
+    // pooling.
+    float *sums, *counts;
 } rungi_wino_store;
 
 // Where an image's pixels come from.
@@ -113,7 +120,8 @@ typedef struct rungi_wino_loops {
                      const float *a, int64_t row_stride, int64_t k_stride, const float *b, float *c,
                      int64_t c_stride, bool add);
     // y of tiles [first, first + count) and outputs [begin, end) from M, whose planes have rows of
-    // `width` floats that begin with output `begin`. `image` is that before pooling.
+    // `width` floats that begin with output `begin`. `image` is that before pooling. Where sums are
+    // wanted a part's tiles come in their order, in one call or several.
     void (*output)(const rungi_wino_image *image, const float *m, int64_t plane, int64_t width,
                    int64_t first, int64_t count, int64_t begin, int64_t end,
                    const rungi_wino_store *to);

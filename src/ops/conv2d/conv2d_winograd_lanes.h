@@ -91,6 +91,20 @@ WINO_INLINE void wino_store_part(float *to, wino_v v, int n)
 #endif
 }
 
+// n lanes, which are all where n says so.
+WINO_INLINE wino_v wino_load_some(const float *from, int n)
+{
+    return n == WINO_LANES ? wino_load(from) : wino_load_part(from, n);
+}
+
+WINO_INLINE void wino_store_some(float *to, wino_v v, int n)
+{
+    if (n == WINO_LANES)
+        wino_store(to, v);
+    else
+        wino_store_part(to, v, n);
+}
+
 // c + a * b and c - a * b
 WINO_INLINE wino_v wino_madd(wino_v a, wino_v b, wino_v c)
 {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last part of a forward convolution: A^T m A of each tile, and what is fused to it.
 //
+// Sums by channel are taken of what was just stored, from the first cache: a tile's in float32 in
+// registers, then a part's in float32 in memory. The first tile of a part gives the shift.
+//
 // With pooling each tile of 4x4 pixels becomes 2x2, and the image before it is never stored. A
 // window is compared in row-major order: NaN wins over every number and then stays, of equal values
 // the first does.
+#include "ops/channel_sums.h"
 #include "ops/conv2d/conv2d_winograd_transform.h"
 
 // The pixels of a tile that lie inside.
@@ -44,6 +48,45 @@ WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v
     WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
 #undef WINO_FROM
 #undef WINO_TO
+}
+
+// n channels of a tile's stored pixels, at `from`, into the part's sums at `to`. Rows, columns and
+// n are constants where it is inlined for whole ones.
+WINO_INLINE void wino_sum_pixels(const wino_tile *tile, const float *from, const int rows,
+                                 const int cols, const int n, const bool first, float *to)
+{
+    float *to_1 = to + tile->pixel, *to_2 = to_1 + tile->pixel;
+    wino_v s1[2] = {{0}}, s2[2] = {{0}}; // of even and odd columns
+    for (int i = 0; first && i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            s1[j % 2] += wino_load_some(from + i * tile->row + j * tile->pixel, n);
+    wino_v shift = (s1[0] + s1[1]) * wino_splat(1.0F / (float)(rows * cols));
+    if (first)
+        wino_store_some(to, shift, n);
+    else
+        shift = wino_load_some(to, n);
+    s1[0] = s1[1] = (wino_v){0};
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) {
+            wino_v d = wino_load_some(from + i * tile->row + j * tile->pixel, n) - shift;
+            s1[j % 2] += d;
+            s2[j % 2] = wino_madd(d, d, s2[j % 2]);
+        }
+    s1[0] += s1[1];
+    s2[0] += s2[1];
+    wino_store_some(to_1, first ? s1[0] : wino_load_some(to_1, n) + s1[0], n);
+    wino_store_some(to_2, first ? s2[0] : wino_load_some(to_2, n) + s2[0], n);
+}
+
+WINO_INLINE void wino_sum_vector(const wino_tile *tile, int64_t o, int n, bool first, float *sums)
+{
+    const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
+    if (whole && first)
+        wino_sum_pixels(tile, tile->at + o, 4, 4, WINO_LANES, true, sums + o);
+    else if (whole)
+        wino_sum_pixels(tile, tile->at + o, 4, 4, WINO_LANES, false, sums + o);
+    else
+        wino_sum_pixels(tile, tile->at + o, tile->rows, tile->cols, n, first, sums + o);
 }
 
 // The largest of four pixels, and its place.
@@ -98,10 +141,30 @@ WINO_INLINE void wino_pool_vector(const float *m, int64_t plane, int n, wino_v b
     }
 }
 
+// Where a tile's part has its sums, and whether it is the first of them; NULL: none are wanted.
+typedef struct wino_part {
+    float *sums;
+    bool first;
+} wino_part;
+
+static wino_part wino_part_of(const rungi_wino_image *m, const rungi_wino_store *to, int64_t tile)
+{
+    int64_t part = tile / RUNGI_WINO_SUMMED;
+    return (wino_part){to->sums ? to->sums + part * rungi_channel_sums_part(m->c) : NULL,
+                       tile % RUNGI_WINO_SUMMED == 0};
+}
+
+static void wino_count(const rungi_wino_store *to, int64_t tile, int pixels)
+{
+    float *count = to->counts + tile / RUNGI_WINO_SUMMED;
+    *count = (tile % RUNGI_WINO_SUMMED ? *count : 0) + (float)pixels;
+}
+
 // A tile's outputs [begin, end); `pool` is a constant where it is inlined.
 WINO_INLINE void wino_output_tile(const float *from, int64_t plane, int64_t begin, int64_t end,
                                   const rungi_wino_store *to, const bool pool,
-                                  const wino_tile *tile, const wino_tile *next)
+                                  const wino_tile *tile, const wino_tile *next,
+                                  const wino_part *part)
 {
     const wino_vi mask = (to->relu ? -1 : 0) - (wino_vi){0};
     uint8_t *index = to->index ? to->index + (tile->at - to->y) : NULL;
@@ -122,6 +185,8 @@ WINO_INLINE void wino_output_tile(const float *from, int64_t plane, int64_t begi
             wino_output_vector(from, plane, WINO_LANES, bias, mask, tile, o);
         else
             wino_output_vector(from, plane, n, bias, mask, tile, o);
+        if (!pool && part->sums)
+            wino_sum_vector(tile, o, n, part->first, part->sums);
     }
 }
 
@@ -134,9 +199,12 @@ static void wino_output(const rungi_wino_image *image, const float *m, int64_t p
         const wino_tile tile = wino_tile_at(image, size, to->y, first + t);
         const wino_tile next =
             wino_tile_at(image, size, to->y, first + (t + 1 < count ? t + 1 : t));
+        const wino_part part = wino_part_of(image, to, first + t);
         if (to->pool)
-            wino_output_tile(m + t * width, plane, begin, end, to, true, &tile, &next);
+            wino_output_tile(m + t * width, plane, begin, end, to, true, &tile, &next, &part);
         else
-            wino_output_tile(m + t * width, plane, begin, end, to, false, &tile, &next);
+            wino_output_tile(m + t * width, plane, begin, end, to, false, &tile, &next, &part);
+        if (to->sums && begin == 0)
+            wino_count(to, first + t, tile.rows * tile.cols);
     }
 }

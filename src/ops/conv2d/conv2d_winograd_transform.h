@@ -187,11 +187,6 @@ static void wino_find_input(const rungi_wino_image *m, const rungi_wino_source *
         wino_pixels(m, x->data, zeros, tile, 6, to->at);
 }
 
-WINO_INLINE wino_v wino_load_some(const float *from, int n)
-{
-    return n == WINO_LANES ? wino_load(from) : wino_load_part(from, n);
-}
-
 // Channels [c, c + n) of a tile; n and the lines are constants where they are all, `odd` (is the
 // first pixel the second of its window?) is one. -1: there are no windows.
 WINO_INLINE void wino_input_vector(const wino_input_tile *tile, const uint8_t *end, const int odd,

@@ -31,7 +31,6 @@ enum {
     RUNGI_PACKED_DEPTH = 256,     // of a block of the sum
     RUNGI_PACKED_LINE = 16,       // floats
     RUNGI_PACKED_LEAST_ROWS = 9,  // fewer are for linear_rows.c
-    RUNGI_PACKED_MOST_ROWS = 64,  // of forward and the data gradient, where libraries go first
     RUNGI_PACKED_SMALL = 1 << 16, // multiplications for which a second thread does not pay
 };
 
@@ -44,21 +43,30 @@ typedef struct rungi_packed_plan {
 
 // Makes the plan; the caller frees it.
 rung_status rungi_packed_plan_create(const rungi_query *q, rungi_packed_plan **plan_out);
-// Measured to be about as fast as libraries, whose bits may depend on the number of threads. On Zen
-// 3 with AVX2, one thread, own time beside that of the faster one of oneDNN 2.6.3 and OpenBLAS
-// 0.3.21 in milliseconds:
+// The most rows for which it is the planner's choice: beyond them libraries are faster, whose bits
+// may depend on the number of threads. On Zen 3 with AVX2, one and two threads, own time beside
+// oneDNN 2.6.3's in milliseconds (OpenBLAS 0.3.21 was never faster than both):
 //
 //     rows, in -> out      forward         data gradient    weight gradient
-//     16, 6400 -> 512      1.50 for 2.38   2.38 for 2.12    2.78 for 2.47
-//     32, 6400 -> 512      3.52 for 4.08   5.29 for 3.87    3.61 for 3.60
-//     64, 6400 -> 512      7.78 for 7.34   6.45 for 6.76    6.39 for 6.32
-//     64, 784 -> 512       0.85 for 0.73   0.61 for 0.56    0.64 for 0.67
-//     16, 512 -> 1000      0.26 for 0.25   0.26 for 0.26    0.26 for 0.23
-//     256, 768 -> 2304     12.6 for 12.8   12.1 for 12.7    12.3 for 11.0
+//     16, 6400 -> 512      2.21 for 4.66   2.93 for 4.14    3.98 for 3.80
+//                          1.09 for 1.62   1.22 for 1.93    1.65 for 1.74
+//     32, 6400 -> 512      4.02 for 4.90   5.36 for 4.53    5.15 for 4.67
+//                          2.12 for 2.69   2.64 for 2.12    2.74 for 2.48
+//     64, 6400 -> 512      7.93 for 7.79   8.33 for 7.49    9.30 for 8.33
+//                          3.98 for 4.04   4.36 for 3.75    4.48 for 5.03
+//     64, 784 -> 512       0.92 for 0.79   0.91 for 0.71    0.80 for 0.70
+//                          0.50 for 0.41   0.47 for 0.40    0.44 for 0.39
+//     2048, 768 -> 768     57.2 for 37.7   39.5 for 31.2    85.5 for 32.6
 //
-// With more rows and inputs libraries are up to twice as fast; with AVX-512 it was not measured:
-// plan.autotune decides there.
-bool rungi_packed_prefers(const rungi_query *q);
+// oneDNN's weight gradient is the one whose bits do change with the number of threads, so own goes
+// on there for as long as it costs little. With AVX-512 none of it was measured: plan.autotune
+// decides there.
+enum {
+    RUNGI_PACKED_FORWARD_ROWS = 32,
+    RUNGI_PACKED_DATA_ROWS = 16,
+    RUNGI_PACKED_WEIGHT_ROWS = 256,
+};
+bool rungi_packed_prefers(const rungi_query *q, int64_t most_rows);
 // Can it be done so: shapes and types.
 bool rungi_packed_can_run(const rungi_query *q, rungi_reason *why);
 

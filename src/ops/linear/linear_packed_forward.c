@@ -185,6 +185,11 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
     return rungi_linear_can_fuse(q, why) && rungi_packed_can_run(q, why);
 }
 
+static bool prefers(const rungi_query *q)
+{
+    return rungi_packed_prefers(q, RUNGI_PACKED_FORWARD_ROWS);
+}
+
 static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 {
     rungi_packed_plan *p;
@@ -197,7 +202,7 @@ static rung_status forward_create(const rungi_query *q, rungi_setup *setup)
 const rungi_kernel rungi_linear_forward_packed = {.name = "packed",
                                                   .kind = RUNGI_OWN,
                                                   .can_run = can_run,
-                                                  .prefers = rungi_packed_prefers,
+                                                  .prefers = prefers,
                                                   .fuses = true,
                                                   .create = forward_create,
                                                   .destroy = free,

@@ -303,10 +303,14 @@ static bool weight_can_run(const rungi_query *q, rungi_reason *why)
     return rungi_packed_can_run(q, why);
 }
 
-// With any number of rows: see rungi_packed_prefers.
 static bool weight_prefers(const rungi_query *q)
 {
-    return q->isa == RUNG_ISA_AVX2;
+    return rungi_packed_prefers(q, RUNGI_PACKED_WEIGHT_ROWS);
+}
+
+static bool data_prefers(const rungi_query *q)
+{
+    return rungi_packed_prefers(q, RUNGI_PACKED_DATA_ROWS);
 }
 
 const rungi_kernel rungi_linear_weight_packed = {.name = "packed",
@@ -320,7 +324,7 @@ const rungi_kernel rungi_linear_weight_packed = {.name = "packed",
 const rungi_kernel rungi_linear_data_packed = {.name = "packed",
                                                .kind = RUNGI_OWN,
                                                .can_run = rungi_packed_can_run,
-                                               .prefers = rungi_packed_prefers,
+                                               .prefers = data_prefers,
                                                .create = gradient_create,
                                                .destroy = free,
                                                .run = data_run};

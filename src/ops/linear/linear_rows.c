@@ -164,10 +164,11 @@ static rung_status data_run(const rungi_call *c)
     rungi_linear_sizes s = rungi_linear_sizes_of(q);
     const float *gy = rungi_ptr(c, &q->gout[0]), *w = rungi_ptr(c, &q->in[1]);
     float *gx = rungi_ptr(c, &q->gin[0]);
-    RUNGI_PARALLEL_TASKS(threads_for(q, s))
-    for (int k = 0; k < PIECES; k++)
-        loops(q)->data(gy, w, gx, s.rows, s.in, s.out, piece_begin(s.in, k),
-                       piece_begin(s.in, k + 1));
+    int threads = threads_for(q, s);
+    RUNGI_PARALLEL_TASKS(threads)
+    for (int t = 0; t < threads; t++)
+        loops(q)->data(gy, w, gx, s.rows, s.in, s.out, piece_begin(s.in, PIECES * t / threads),
+                       piece_begin(s.in, PIECES * (t + 1) / threads));
     return RUNG_OK;
 }
 

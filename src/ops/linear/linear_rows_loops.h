@@ -84,20 +84,48 @@ static void linear_weight(const float *x, const float *gy, float *gw, int64_t ro
         linear_weight_row(x, gy + o, gw + o * in, rows, in, out, in);
 }
 
+enum {
+    DATA_COLUMNS = 1024,
+    DATA_ROWS = 4
+}; // of w that are taken together: they fit the first cache
+
+// to[i] += g[0] w[0, i] + ... + g[3] w[3, i], in this order
+static inline void linear_add_rows(const float *g, const float *w, int64_t stride, float *to,
+                                   int64_t count)
+{
+    const float *w1 = w + stride, *w2 = w1 + stride, *w3 = w2 + stride;
+    RUNGI_VECTORIZE
+    for (int64_t i = 0; i < count; i++)
+        to[i] = to[i] + g[0] * w[i] + g[1] * w1[i] + g[2] * w2[i] + g[3] * w3[i];
+}
+
+static inline void linear_add_row(float g, const float *w, float *to, int64_t count)
+{
+    RUNGI_VECTORIZE
+    for (int64_t i = 0; i < count; i++)
+        to[i] += g * w[i];
+}
+
+static void linear_data_block(const float *gy, const float *w, float *gx, int64_t rows, int64_t in,
+                              int64_t out, int64_t count)
+{
+    for (int64_t r = 0; r < rows; r++)
+        memset(gx + r * in, 0, (size_t)count * sizeof *gx);
+    int64_t o = 0;
+    for (; o + DATA_ROWS <= out; o += DATA_ROWS)
+        for (int64_t r = 0; r < rows; r++)
+            linear_add_rows(gy + r * out + o, w + o * in, in, gx + r * in, count);
+    for (; o < out; o++)
+        for (int64_t r = 0; r < rows; r++)
+            linear_add_row(gy[r * out + o], w + o * in, gx + r * in, count);
+}
+
 static void linear_data(const float *gy, const float *w, float *gx, int64_t rows, int64_t in,
                         int64_t out, int64_t begin, int64_t end)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *to = gx + r * in;
-        memset(to + begin, 0, (size_t)(end - begin) * sizeof *to);
-        for (int64_t o = 0; o < out; o++) {
-            const float *from = w + o * in;
-            float g = gy[r * out + o];
-            RUNGI_VECTORIZE
-            for (int64_t i = begin; i < end; i++)
-                to[i] += g * from[i];
-        }
-    }
+    for (int64_t i = begin; i < end; i += DATA_COLUMNS)
+        linear_data_block(gy, w + i, gx + i, rows, in, out,
+                          end - i < DATA_COLUMNS ? end - i : DATA_COLUMNS);
 }
 
 static bool linear_finite(const float *x, int64_t count)
