@@ -143,6 +143,24 @@ static void calls_may_follow_closely(void **state)
     assert_ok(rank_threads(2, NULL, close_together, NULL));
 }
 
+// The receiver comes, takes the data and leaves while the sender, which has waited long, sleeps.
+static rung_status one_leaves(rungi_comm *comm, void *arg)
+{
+    char data[200] = {0};
+    (void)arg;
+    if (rungi_comm_rank(comm))
+        return rungi_comm_send(comm, data, sizeof data, 0, "last");
+    usleep(40000);
+    return rungi_comm_receive(comm, data, sizeof data, 1, "last");
+}
+
+static void who_took_the_data_may_leave(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        assert_ok(rank_threads(2, NULL, one_leaves, NULL));
+}
+
 // ---- arguments --------------------------------------------------------------------------------
 
 static void arguments_are_checked(void **state)
@@ -181,6 +199,7 @@ int main(void)
         cmocka_unit_test(special_values_are_kept),
         cmocka_unit_test(many_calls_may_be_under_way),
         cmocka_unit_test(calls_may_follow_closely),
+        cmocka_unit_test(who_took_the_data_may_leave),
         cmocka_unit_test(arguments_are_checked),
     };
     return RUN_TESTS(tests);

@@ -99,25 +99,6 @@ static void relax(void)
 #endif
 }
 
-// Is one of the missing ranks at work of its own? Fails when one will never come.
-static rung_status look_at_missing(rungi_comm *comm, const rungi_comm_call *call,
-                                   const rungi_comm_presence *presence, bool *busy_out)
-{
-    *busy_out = false;
-    for (int rank = 0; rank < comm->size; rank++) {
-        char why[256], what[RUNGI_COMM_TEXT];
-        if (!presence->missing[rank])
-            continue;
-        if (comm->transport->gone(comm, rank, why, sizeof why))
-            return rungi_comm_break(comm, RUNG_CANCELLED, "rank %d %s; rank %d waits for it in %s",
-                                    rank, why, comm->rank,
-                                    rungi_comm_text(&call->what, what, sizeof what));
-        const rungi_word *words = comm->transport->recorder(comm, rank);
-        *busy_out |= words && rungi_recorder_state_of(words) == RUNGI_RANK_BUSY;
-    }
-    return RUNG_OK;
-}
-
 // Who is missing. True: those have got on since this was last asked.
 static bool find_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *w,
                          rungi_comm_presence *out)
@@ -135,6 +116,32 @@ static bool find_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *
     return gets_on;
 }
 
+// Is one of the missing ranks at work of its own? Fails when one will never come.
+static rung_status look_at_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *w,
+                                   const rungi_comm_presence *presence, bool *busy_out)
+{
+    rungi_comm_presence since;
+    *busy_out = false;
+    for (int rank = 0; rank < comm->size; rank++) {
+        char why[256], what[RUNGI_COMM_TEXT];
+        if (!presence->missing[rank])
+            continue;
+        if (comm->transport->gone(comm, rank, why, sizeof why)) {
+            // It may have done its part, and then left, since the call was last advanced.
+            RUNG_TRY(rungi_comm_advance_all(comm));
+            find_missing(comm, call, w, &since);
+            if (call->state != RUNGI_COMM_MOVING || !since.missing[rank])
+                continue;
+            return rungi_comm_break(comm, RUNG_CANCELLED, "rank %d %s; rank %d waits for it in %s",
+                                    rank, why, comm->rank,
+                                    rungi_comm_text(&call->what, what, sizeof what));
+        }
+        const rungi_word *words = comm->transport->recorder(comm, rank);
+        *busy_out |= words && rungi_recorder_state_of(words) == RUNGI_RANK_BUSY;
+    }
+    return RUNG_OK;
+}
+
 // Looks at the clock and at those that are missing.
 static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w)
 {
@@ -148,7 +155,7 @@ static rung_status look(rungi_comm *comm, const rungi_comm_call *call, waiter *w
     if (presence.count == 0)
         return RUNG_OK;
     bool busy;
-    RUNG_TRY(look_at_missing(comm, call, &presence, &busy));
+    RUNG_TRY(look_at_missing(comm, call, w, &presence, &busy));
     *(busy ? &w->waited_busy : &w->waited) += passed;
     int64_t patience = call->patience > 1 ? call->patience : 1;
     if (w->waited / patience < comm->timeout && w->waited_busy < comm->busy_timeout)
