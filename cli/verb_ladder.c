@@ -64,6 +64,14 @@ static void print_head(int width)
     fflush(stdout);
 }
 
+static const char *comparison(const rung_confirm *c)
+{
+    if (c->equal)
+        return "equal";
+    return c->best_metric >= c->base_metric - c->margin ? "equal, but below ladder.min_accuracy"
+                                                        : "NOT EQUAL";
+}
+
 static void print_end(const rung_ladder_result *r, const char *run, const char *config)
 {
     const rung_confirm *c = &r->confirm;
@@ -75,8 +83,7 @@ static void print_end(const rung_ladder_result *r, const char *run, const char *
     if (c->done) {
         printf("confirmed by training %" PRId64 " epoch(s) each: accuracy %.4f, base %.4f, margin "
                "%.4f: %s\n",
-               c->epochs, c->best_metric, c->base_metric, c->margin,
-               c->equal ? "equal" : "NOT EQUAL");
+               c->epochs, c->best_metric, c->base_metric, c->margin, comparison(c));
         printf("epoch: %.1f s, base %.1f s (%.2fx); checkpoint reloads to the same counts: %s; "
                "%s: %s\n",
                c->best_seconds, c->base_seconds, c->base_seconds / c->best_seconds,
