@@ -120,7 +120,7 @@ static bool find_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *
 static rung_status look_at_missing(rungi_comm *comm, const rungi_comm_call *call, waiter *w,
                                    const rungi_comm_presence *presence, bool *busy_out)
 {
-    rungi_comm_presence since;
+    rungi_comm_presence again;
     *busy_out = false;
     for (int rank = 0; rank < comm->size; rank++) {
         char why[256], what[RUNGI_COMM_TEXT];
@@ -129,8 +129,8 @@ static rung_status look_at_missing(rungi_comm *comm, const rungi_comm_call *call
         if (comm->transport->gone(comm, rank, why, sizeof why)) {
             // It may have done its part, and then left, since the call was last advanced.
             RUNG_TRY(rungi_comm_advance_all(comm));
-            find_missing(comm, call, w, &since);
-            if (call->state != RUNGI_COMM_MOVING || !since.missing[rank])
+            find_missing(comm, call, w, &again);
+            if (call->state != RUNGI_COMM_MOVING || !again.missing[rank])
                 continue;
             return rungi_comm_break(comm, RUNG_CANCELLED, "rank %d %s; rank %d waits for it in %s",
                                     rank, why, comm->rank,
