@@ -56,7 +56,8 @@ const rungi_option rungi_plan_options[] = {
      .initial = "false",
      .help = "Computes 3x3 convolutions of stride 1 by Winograd's method where that is faster: a "
              "quarter of the multiplications, other rounding. Needs plan.kernels own and "
-             "plan.layout channels_last."},
+             "plan.layout channels_last; with AVX-512 plan.autotune measures oneDNN's for "
+             "plan.layout blocked."},
     {.key = "plan.autotune",
      .type = RUNGI_OPTION_BOOL,
      RUNGI_AT(rungi_plan_config, autotune),
