@@ -111,9 +111,8 @@ rung_status rungi_plan_layouts(const rung_plan *p, const rungi_type *types,
 rung_status rungi_plan_fuse(rung_plan *p);
 rung_status rungi_plan_fuse_backward(rung_plan *p);
 rung_status rungi_plan_select(rung_plan *p);
-// When kernels are chosen and not yet prepared.
+// These two when kernels are chosen and not yet prepared.
 rung_status rungi_plan_sums(rung_plan *p);
-// Of a plan that adds to gradients, when kernels are chosen and not yet prepared.
 rung_status rungi_plan_accumulate(rung_plan *p);
 // Rearranges backward so that forward steps are done again, to take at most `budget` bytes (0: what
 // is cheap).

@@ -101,8 +101,8 @@ typedef struct rungi_query {
     bool synchronized;
     // Backward does this forward step once more. What `finish` reads is there from the first time.
     bool again;
-    // The parameters' gradients are added to what is there, each as it would be stored. Only where
-    // the kernel `adds`; known when it runs, not when it is prepared.
+    // The gradients are added to what is there, each as it would be stored. Only where the kernel
+    // `adds`; known when it runs, not when it is prepared.
     bool adds;
     // Forward: sums by channel (ops/channel_sums.h), to be left beside output 0, or of input 0, to
     // be taken instead of reading that for them. NULL: none.
@@ -175,8 +175,8 @@ typedef struct rungi_kernel {
     bool fuses;
     // Backward: it can hand each parameter's gradient to a rungi_update instead of storing it.
     bool updates;
-    // Backward: it can add the parameters' gradients to those that are there instead of storing
-    // them: the bits are those of storing them elsewhere and adding.
+    // Backward: it can add its gradients to those that are there instead of storing them: the bits
+    // are those of storing them elsewhere and adding.
     bool adds;
     // Forward: in how many parts it can leave sums by channel of output 0, which is float32; 0 or
     // NULL: it cannot.

@@ -399,7 +399,7 @@ static rung_status data_run(const rungi_call *c)
     const int64_t *w = q->in[1].shape.dim;
     forward_work f = {.w = {rungi_ptr(c, &q->in[1]), w[1], w[0], 9, w[1] * 9, true},
                       .x = rungi_wino_gradient_of(c),
-                      .to.y = rungi_ptr(c, &q->gin[0])};
+                      .to = {.add = q->adds, .y = rungi_ptr(c, &q->gin[0])}};
     return run(c, &f);
 }
 
@@ -419,6 +419,7 @@ const rungi_kernel rungi_conv2d_data_winograd = {.name = "winograd",
                                                  .prefers = rungi_wino_pays,
                                                  .flops = rungi_wino_flops,
                                                  .fuses = true,
+                                                 .adds = true,
                                                  .create = data_create,
                                                  .destroy = free,
                                                  .run = data_run};

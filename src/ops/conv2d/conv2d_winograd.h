@@ -79,6 +79,7 @@ typedef struct rungi_wino_lines {
 typedef struct rungi_wino_store {
     const float *bias; // may be NULL
     bool relu;
+    bool add;       // to y; not with pooling
     bool pool;      // y has the largest of each 2x2 pixels, as max_pool2d has it
     uint8_t *index; // their places, 0 to 3; may be NULL
     float *y;

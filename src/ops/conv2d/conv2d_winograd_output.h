@@ -30,20 +30,21 @@ static wino_tile wino_tile_at(const rungi_wino_image *m, int size, float *y, int
                        .cols = (int)rungi_wino_least(size, w - left)};
 }
 
+// n and `add` are constants where it is inlined for whole vectors.
 WINO_INLINE void wino_output_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
-                                    const wino_tile *tile, int64_t o)
+                                    const bool add, const wino_tile *tile, int64_t o)
 {
     const bool whole = n == WINO_LANES && tile->rows == 4 && tile->cols == 4;
 #define WINO_FROM(i, j) wino_load(m + ((i)*6 + (j)) * plane)
-#define WINO_TO(i, j, v)                                             \
-    do {                                                             \
-        wino_v y_ = (v) + bias;                                      \
-        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o; \
-        y_ = wino_relu(y_, mask);                                    \
-        if (whole)                                                   \
-            wino_store(to_, y_);                                     \
-        else if ((i) < tile->rows && (j) < tile->cols)               \
-            wino_store_part(to_, y_, n);                             \
+#define WINO_TO(i, j, v)                                                     \
+    do {                                                                     \
+        wino_v y_ = (v) + bias;                                              \
+        float *to_ = tile->at + (i)*tile->row + (j)*tile->pixel + o;         \
+        y_ = wino_relu(y_, mask);                                            \
+        if (whole)                                                           \
+            wino_store(to_, add ? wino_load(to_) + y_ : y_);                 \
+        else if ((i) < tile->rows && (j) < tile->cols)                       \
+            wino_store_part(to_, add ? wino_load_part(to_, n) + y_ : y_, n); \
     } while (0)
     WINO_2D(wino_at, 6, 4, WINO_FROM, WINO_TO);
 #undef WINO_FROM
@@ -181,10 +182,12 @@ WINO_INLINE void wino_output_tile(const float *from, int64_t plane, int64_t begi
             wino_pool_vector(from, plane, WINO_LANES, bias, mask, tile, o, index);
         else if (pool)
             wino_pool_vector(from, plane, n, bias, mask, tile, o, index);
+        else if (to->add && n == WINO_LANES)
+            wino_output_vector(from, plane, WINO_LANES, bias, mask, true, tile, o);
         else if (n == WINO_LANES)
-            wino_output_vector(from, plane, WINO_LANES, bias, mask, tile, o);
+            wino_output_vector(from, plane, WINO_LANES, bias, mask, false, tile, o);
         else
-            wino_output_vector(from, plane, n, bias, mask, tile, o);
+            wino_output_vector(from, plane, n, bias, mask, to->add, tile, o);
         if (!pool && part->sums)
             wino_sum_vector(tile, o, n, part->first, part->sums);
     }
