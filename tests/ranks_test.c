@@ -135,14 +135,14 @@ static void fast_runs_agree(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     seen one = {0};
-    const char *alone[] = {"train.log_every=1", NULL};
+    const char *alone[] = {"train.log_every=1", "train.max_grad_norm=0.1", NULL}; // each is clipped
     assert_ok(train(context, DATA, alone, NULL, &one));
     for (int ranks = 2; ranks <= 4; ranks++) {
         char count[32], again[40];
         seen s = {0}, t = {0};
         snprintf(count, sizeof count, "train.ranks=%d", ranks);
         snprintf(again, sizeof again, "again%d", ranks);
-        const char *many[] = {"train.log_every=1", count, NULL};
+        const char *many[] = {"train.log_every=1", "train.max_grad_norm=0.1", count, NULL};
         assert_ok(train(context, DATA, many, test_path(folder, count), &s));
         assert_ok(train(context, DATA, many, test_path(folder, again), &t));
         assert_same_bits(test_path(folder, count), test_path(folder, again));

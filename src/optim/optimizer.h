@@ -83,8 +83,8 @@ struct rung_optimizer {
     rungi_optim_block *blocks;          // room for the blocks of all segments
     double *block_sums;
     double (*block_updates)[2]; // of parameters and updates; made when first measured
-    bool sums_given;            // for the next step: see rungi_optimizer_part_sums
     int64_t block_count;
+    int64_t summed; // blocks, the first ones, whose sums are there for the next norm
     int state_count;
     float *state[RUNG_OPTIMIZER_STATES];
     bool owns_state;
@@ -150,11 +150,17 @@ int rungi_optimizer_states(const rung_optimizer_options *options);
 // Sorts segments into runs and blocks, if anything changed since it was last done.
 void rungi_optimizer_plan(rung_optimizer *optimizer);
 
-// Global L2 norm of grads * scale over the segments that are not frozen, in float64: sums over
-// fixed blocks of 4096 elements, added in order. *nonfinite_out: the first segment that holds NaN
-// or infinity, or -1. Keeps each segment's norm.
+// optimizer_norm.c: global L2 norm of grads * scale over the segments that are not frozen, in
+// float64: sums over fixed blocks of 4096 elements, added in order. *nonfinite_out: the first
+// segment that holds NaN or infinity, or -1. Keeps each segment's norm.
 double rungi_optimizer_norm(rung_optimizer *optimizer, const float *grads, double scale,
                             int threads, int64_t *nonfinite_out);
+
+// Makes sums for the next norm, which does not read these gradients again, while they lie in the
+// caches: rungi_optimizer_begin_sums forgets all earlier ones; then the gradients before element
+// `end` are complete, of each call more. The bits are those of a norm that sums all itself.
+void rungi_optimizer_begin_sums(rung_optimizer *optimizer);
+void rungi_optimizer_sum(rung_optimizer *optimizer, const float *grads, int64_t end, int threads);
 
 // The norm of an optimizer that is sharded over ranks, which have the gradients of their parts
 // alone: the sums of squares of the blocks that begin in its part, zeros for the others. Once the

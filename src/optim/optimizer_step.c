@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step: norm of the gradients, clip coefficient, update. Work is cut into shares of fixed
-// blocks, and no result depends on which thread computed it.
+// One step: norm of the gradients (optimizer_norm.c), clip coefficient, update (optimizer_apply.c).
+// Work is cut into shares of fixed blocks, and no result depends on which thread computed it.
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -49,7 +49,7 @@ void rungi_optimizer_plan(rung_optimizer *opt)
     if (opt->planned && !others_taken(opt))
         return;
     opt->planned = true;
-    opt->run_count = opt->run_elements = opt->block_count = 0;
+    opt->run_count = opt->run_elements = opt->block_count = opt->summed = 0;
     rungi_optim_run *last = NULL; // the run that the next segment may join
     for (int64_t i = 0; i < opt->segment_count; i++) {
         rungi_optim_segment *segment = &opt->segments[i];
@@ -78,68 +78,6 @@ void rungi_optimizer_plan(rung_optimizer *opt)
 int rungi_optimizer_threads(const rung_optimizer *opt, int threads)
 {
     return threads > 1 && opt->run_elements >= RUNGI_OPTIM_PARALLEL ? threads : 1;
-}
-
-typedef struct sum_pass {
-    rung_optimizer *opt;
-    const float *grads;
-    int64_t begin, end;
-} sum_pass;
-
-static void sum_block(void *arg, int64_t i)
-{
-    const sum_pass *s = arg;
-    const rungi_optim_block *block = &s->opt->blocks[i];
-    bool own = block->begin >= s->begin && block->begin < s->end;
-    s->opt->block_sums[i] =
-        own ? s->opt->sum_squares(s->grads + block->begin, block->end - block->begin) : 0;
-}
-
-// Sums of the blocks that begin in [begin, end), zeros for the others.
-static void sum_blocks(rung_optimizer *opt, const float *grads, int threads, int64_t begin,
-                       int64_t end)
-{
-    sum_pass s = {opt, grads, begin, end};
-    rungi_optimizer_spread(opt, threads, opt->block_count, sum_block, &s);
-}
-
-void rungi_optimizer_part_sums(rung_optimizer *opt, const float *grads, int threads,
-                               double **sums_out, int64_t *count_out)
-{
-    rungi_optimizer_plan(opt);
-    sum_blocks(opt, grads, threads, opt->part_begin, opt->part_end);
-    opt->sums_given = true;
-    *sums_out = opt->block_sums;
-    *count_out = opt->block_count;
-}
-
-double rungi_optimizer_norm(rung_optimizer *opt, const float *grads, double scale, int threads,
-                            int64_t *nonfinite_out)
-{
-    rungi_optimizer_plan(opt);
-    if (!opt->sums_given)
-        sum_blocks(opt, grads, threads, 0, opt->size);
-    opt->sums_given = false;
-    double total = 0;
-    int64_t nonfinite = -1;
-    for (int64_t i = 0; i < opt->segment_count; i++) {
-        rungi_optim_segment *segment = &opt->segments[i];
-        double sum = 0;
-        for (int64_t b = 0; b < segment->block_count; b++)
-            sum += opt->block_sums[segment->first_block + b];
-        if (!isfinite(sum) && nonfinite < 0)
-            nonfinite = i;
-        segment->norm = sqrt(sum) * fabs(scale);
-        total += sum;
-    }
-    *nonfinite_out = nonfinite;
-    return sqrt(total) * fabs(scale);
-}
-
-double rungi_clip_coefficient(double norm, double max_norm)
-{
-    double coefficient = max_norm / (norm + 1e-6);
-    return coefficient < 1 ? coefficient : 1;
 }
 
 // The first segment with a gradient that is not finite; -1: none.

@@ -75,7 +75,7 @@ void rungi_engine_destroy(rungi_engine **engine)
         for (int s = 0; s < RUNGI_MAX_SHARDS; s++)
             rungi_instance_destroy(&x->remote[s]);
         rung_plan_destroy(&x->plan);
-        free(x->ready);
+        free(x->complete);
         free(x);
     }
     rungi_array_fini(&e->entries);
@@ -183,11 +183,7 @@ static rung_status compile(rungi_engine *e, rungi_shard_plan *x)
     x->instances[r->first] = x->plan->instance;
     for (size_t i = 0; i < x->plan->steps.count; i++)
         x->has_updates |= x->plan->steps.data[i].updates >= 0;
-    if (!e->exchange || !x->training)
-        return RUNG_OK;
-    x->ready = calloc((size_t)rungi_exchange_buckets(e->exchange) + 1, sizeof *x->ready);
-    RUNG_CHECK(x->ready, RUNG_NO_MEMORY, "no memory for a plan");
-    return rungi_exchange_ready(e->exchange, x->plan, x->ready);
+    return x->training ? rungi_engine_note_complete(x) : RUNG_OK;
 }
 
 rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool adds, int64_t count,
@@ -215,7 +211,7 @@ rung_status rungi_engine_find(rungi_engine *e, bool training, bool loss, bool ad
             status = RUNG_FAIL(RUNG_NO_MEMORY, "no memory for a plan");
         if (status != RUNG_OK) {
             rung_plan_destroy(&x->plan);
-            free(x->ready);
+            free(x->complete);
             free(x);
             return status;
         }

@@ -91,6 +91,8 @@ typedef struct rungi_batch_view {
     // Training: kernels may update parameters instead of storing gradients, as the next
     // rung_optimizer_step with this update would do; it does the rest. Backward is left out then
     // when the loss is not finite. NULL: all gradients are stored.
+    // Where that step looks at all gradients first, backward may make sums for it: nobody may
+    // change the gradients until then.
     // Of ranks with a fused update (exchange.h) gradients are left as they are where they can be:
     // see rungi_engine_left_gradients.
     rung_optimizer *optimizer;

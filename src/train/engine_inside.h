@@ -20,7 +20,7 @@ typedef struct rungi_shard_plan {
     rungi_instance *instances[RUNGI_MAX_SHARDS]; // that of the device's first is the plan's own
     rungi_instance *remote[RUNGI_MAX_SHARDS];    // by shard of all ranks: of those of others
     bool has_updates;                            // a kernel of it can update a parameter
-    int *ready;                                  // by bucket: see rungi_exchange_ready
+    int *complete;                               // of training: see rungi_engine_note_complete
 } rungi_shard_plan;
 
 // One of the devices that share each batch.
@@ -246,6 +246,22 @@ static inline rungi_shard rungi_criterion_piece(const rungi_engine *e, int64_t c
 // A round: forward, the loss where it is wanted, and, in training, backward.
 rung_status rungi_criterion_compute(rungi_engine *e, bool loss);
 
+// engine_backward.c. Fills x->complete, by parameter in the order of the flat buffer: the step
+// after which its gradient and those of all before it are complete; n_forward - 1 where there are
+// none.
+rung_status rungi_engine_note_complete(rungi_shard_plan *x);
+// Backward of the one own shard, in the last round: its buckets are sent as they are completed.
+rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *instance);
+// After that step: starts the buckets from *next on that are complete.
+rung_status rungi_engine_start_buckets(rungi_engine *e, const rungi_shard_plan *x, int step,
+                                       int *next);
+// Does the optimizer look at all gradients before it changes anything (to clip them by their norm,
+// to leave out a step of fp16 that overflowed), and does backward itself complete them? Not where
+// those of several shards or ranks are added behind it, and not where its steps are only submitted.
+// Then it makes the sums for the norm as well.
+bool rungi_engine_sums_gradients(const rungi_engine *e);
+rung_status rungi_engine_backward_summed(rungi_engine *e, rungi_instance *instance);
+
 // engine_unused.c: before the first training plan: tells of parameters that take no part in the
 // loss. Errors: RUNG_CONFIG with several ranks.
 rung_status rungi_engine_check_unused(rungi_engine *e);
@@ -258,8 +274,6 @@ rung_status rungi_engine_finish_statistics(rungi_engine *e);
 
 // engine_ranks.c, for several ranks. Before forward: divisors become those of the whole batch.
 rung_status rungi_engine_share_counts(rungi_engine *e);
-// Backward of the one own shard, its buckets sent as they are completed.
-rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *instance);
 // After backward: *loss becomes that of the whole batch, and gradients become the sums over all
 // ranks.
 rung_status rungi_engine_share_loss(rungi_engine *e, double *loss);

@@ -64,13 +64,13 @@ static rung_status meet_in(rungi_engine *e, const rungi_step *step)
 rung_status rungi_engine_meet_idle(rungi_engine *e, int round, bool overlaps)
 {
     rungi_shard_plan *x;
-    int buckets = overlaps ? rungi_exchange_buckets(e->exchange) : 0, next = 0;
+    int next = 0;
     int64_t count = rungi_shard_of(e->whole, e->total, round).count;
     RUNG_TRY(rungi_engine_find(e, true, true, round > 0 && !e->options.exact, count, -1, &x));
     for (int i = 0; i < (int)x->plan->steps.count; i++) {
         RUNG_TRY(meet_in(e, &x->plan->steps.data[i]));
-        while (i >= x->plan->n_forward && next < buckets && x->ready[next] <= i)
-            RUNG_TRY(rungi_exchange_start(e->exchange, next++));
+        if (overlaps && i >= x->plan->n_forward)
+            RUNG_TRY(rungi_engine_start_buckets(e, x, i, &next));
     }
     return RUNG_OK;
 }

@@ -60,19 +60,6 @@ rung_status rungi_engine_share_loss(rungi_engine *e, double *loss)
 
 // ---- gradients --------------------------------------------------------------------------------
 
-rung_status rungi_engine_backward_overlapped(rungi_engine *e, rungi_instance *instance)
-{
-    const rungi_shard_plan *x = e->now[e->active - 1]; // of the last round
-    int buckets = rungi_exchange_buckets(e->exchange), next = 0;
-    for (int i = x->plan->n_forward; i < (int)x->plan->steps.count; i++) {
-        RUNG_TRY(rungi_engine_run_steps(e, 0, instance, i, i + 1));
-        while (next < buckets && x->ready[next] <= i)
-            RUNG_TRY(rungi_exchange_start(e->exchange, next++));
-        RUNG_TRY(rungi_exchange_progress(e->exchange));
-    }
-    return RUNG_OK;
-}
-
 bool rungi_engine_leaves_gradients(const rungi_engine *e)
 {
     const rungi_batch_view *b = e->batch;

@@ -158,8 +158,10 @@ static rung_status run_shard(rungi_engine *e, int member, int s)
     RUNG_TRY(rungi_engine_run_steps(e, member, instance, 0, plan->n_forward));
     if (e->training && !(e->updating && !isfinite(loss_of(e, s)))) {
         RUNG_TRY(rungi_engine_phase(e, member, 1));
-        RUNG_TRY(overlaps(e) && s / e->slots == e->turns - 1
-                     ? rungi_engine_backward_overlapped(e, instance)
+        bool last = s / e->slots == e->turns - 1;
+        RUNG_TRY(last && overlaps(e) ? rungi_engine_backward_overlapped(e, instance)
+                 : last && rungi_engine_sums_gradients(e)
+                     ? rungi_engine_backward_summed(e, instance)
                      : rungi_engine_run_steps(e, member, instance, plan->n_forward,
                                               (int)plan->steps.count));
     }

@@ -160,6 +160,11 @@ int rungi_exchange_buckets(const rungi_exchange *x)
     return (int)x->buckets.count;
 }
 
+int rungi_exchange_last(const rungi_exchange *x, int bucket)
+{
+    return x->buckets.data[bucket].last;
+}
+
 bool rungi_exchange_overlaps(const rungi_exchange *x)
 {
     return x->o.overlap;

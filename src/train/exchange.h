@@ -46,6 +46,8 @@ void rungi_exchange_destroy(rungi_exchange **exchange);
 int rungi_exchange_rank(const rungi_exchange *x);
 int rungi_exchange_ranks(const rungi_exchange *x);
 int rungi_exchange_buckets(const rungi_exchange *x);
+// The last parameter of a bucket, in the order of the flat buffer.
+int rungi_exchange_last(const rungi_exchange *x, int bucket);
 bool rungi_exchange_overlaps(const rungi_exchange *x);
 
 // values[count] become the sums over the ranks. `label` is for messages.
@@ -66,10 +68,6 @@ rung_status rungi_exchange_gather(rungi_exchange *x, int shards, size_t bytes, i
 // call. Collective, with equal counts.
 rung_status rungi_exchange_meet(rungi_exchange *x, const double *own, int64_t count, int64_t step,
                                 const double **all_out, int64_t *stride_out);
-
-// For each bucket the step of a training plan after which its gradients are complete.
-// ready[rungi_exchange_buckets] rises.
-rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan, int *ready);
 
 // A step's computing begins, at that time of the clock.
 void rungi_exchange_step(rungi_exchange *x, int64_t step, int64_t began);

@@ -1,46 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients on their way: buckets, or ranges of parameter servers.
-#include <stdlib.h>
-
 #include "base/error.h"
 #include "comm/param_server.h"
 #include "train/exchange_inside.h"
-
-typedef struct writes {
-    const rung_plan *plan;
-    const rung_state *state;
-    int *last; // by entry: the last step that writes its gradient
-    int step;
-} writes;
-
-static void note_write(void *user, const rungi_operand *operand, bool write)
-{
-    writes *w = user;
-    const rungi_tensor *t = &w->plan->tensors.data[w->plan->tensors.data[operand->buffer].root];
-    if (write && t->kind == RUNGI_TENSOR_GRAD)
-        w->last[w->state->entry_of[t->value]] = w->step;
-}
-
-rung_status rungi_exchange_ready(const rungi_exchange *x, const rung_plan *plan, int *ready)
-{
-    const rung_state *s = x->state;
-    int *last = malloc((size_t)(s->n_entries + 1) * sizeof *last), at = 0;
-    RUNG_CHECK(last, RUNG_NO_MEMORY, "no memory for a plan");
-    writes w = {plan, s, last, 0};
-    for (int i = 0; i < s->n_entries; i++)
-        last[i] = plan->n_forward - 1;
-    for (w.step = plan->n_forward; w.step < (int)plan->steps.count; w.step++)
-        rungi_step_operands(&plan->steps.data[w.step], note_write, &w);
-    int latest = plan->n_forward - 1;
-    for (size_t b = 0; b < x->buckets.count; b++) {
-        for (; at <= x->buckets.data[b].last; at++)
-            if (last[s->flat_order[at]] > latest)
-                latest = last[s->flat_order[at]];
-        ready[b] = latest;
-    }
-    free(last);
-    return RUNG_OK;
-}
 
 // Writes down what became of a bucket, also as time that the link was busy.
 static void note(rungi_exchange *x, const rungi_bucket *b, const rungi_comm_times *t)

@@ -271,8 +271,7 @@ rung_status rungi_session_update_params(rungi_session *s, const rung_optimizer_u
     if (rungi_engine_left_gradients(s->engine))
         return rungi_engine_update(s->engine, s->optimizer, update, report_out);
     int64_t began = rungi_now(s->context);
-    bool needs_all = s->scales_loss || rungi_optimizer_needs_all(update);
-    if (rungi_session_owns_gradients(s) && needs_all) {
+    if (rungi_session_owns_gradients(s) && rungi_optimizer_needs_all(update)) {
         rungi_timeline_begin(s->timeline, RUNGI_QUEUE_EXCHANGE, RUNGI_TIME_EXCHANGE, step);
         rung_status shared = share_norm(s, update);
         rungi_timeline_end(s->timeline, RUNGI_QUEUE_EXCHANGE);

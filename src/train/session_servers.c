@@ -194,7 +194,6 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
     const float *grads = s->state->grads;
     // A worker's scale is its own: what overflowed there is left out there.
     double unscale = s->scales_loss ? 1 / s->loss_scale.scale : 1;
-    bool skip = u->skip_nonfinite || s->scales_loss;
     *report = (rung_optimizer_report){.applied = true, .grad_norm = NAN, .clip = 1};
     report->nonfinite = -1;
     RUNG_TRY(rungi_optimizer_check(s->optimizer, u));
@@ -202,8 +201,8 @@ static rung_status push(rungi_session *s, const rung_optimizer_update *u,
         report->grad_norm =
             rungi_optimizer_norm(s->optimizer, grads, unscale, u->threads, &report->nonfinite);
         report->applied = report->nonfinite < 0;
-        RUNG_CHECK(report->applied || skip, RUNG_DIVERGED, "the gradient of %s is not finite",
-                   s->segments[report->nonfinite].name);
+        RUNG_CHECK(report->applied || u->skip_nonfinite, RUNG_DIVERGED,
+                   "the gradient of %s is not finite", s->segments[report->nonfinite].name);
         if (u->max_grad_norm > 0 && report->applied)
             report->clip = rungi_clip_coefficient(report->grad_norm, u->max_grad_norm);
         if (s->scales_loss)

@@ -23,8 +23,7 @@ rung_status rungi_session_gradients(rungi_session *s, const rung_batch *batch, i
                              .seed = (uint64_t)s->c->seed,
                              .step = (uint64_t)step,
                              .loss_scale = s->scales_loss ? s->loss_scale.scale : 1,
-                             // fp16 looks at all gradients first
-                             .optimizer = s->scales_loss ? NULL : s->optimizer,
+                             .optimizer = s->optimizer,
                              .update = update};
     return rungi_engine_train(s->engine, &view, loss_out);
 }
@@ -36,6 +35,7 @@ rung_optimizer_update rungi_session_update(const rungi_session *s, int64_t step)
         .rates = rung_schedule_rates(&s->schedule, &schedule, step - s->loss_scale.skipped),
         .max_grad_norm = s->c->train.max_grad_norm,
         .max_grad_value = s->c->train.max_grad_value,
+        .skip_nonfinite = s->scales_loss,
         .threads = rung_device_threads(s->device)};
 }
 

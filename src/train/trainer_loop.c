@@ -149,13 +149,14 @@ static rung_optimizer_update update_of(rung_trainer *t)
 {
     const rungi_loop_config *c = &t->s->c->train;
     bool logged = (t->at.step + 1) % c->log_every == 0;
+    bool skips = c->on_nan == RUNGI_NAN_CONTINUE || t->s->scales_loss;
     return (rung_optimizer_update){.rates = rung_schedule_rates(&t->s->schedule, &t->at.schedule,
                                                                 rungi_trainer_schedule_step(t)),
                                    .max_grad_norm = c->max_grad_norm,
                                    .max_grad_value = c->max_grad_value,
                                    .want_norm = logged || t->at.step == t->steps_before,
                                    .measure = logged && t->s->c->gradients.log_layers,
-                                   .skip_nonfinite = c->on_nan == RUNGI_NAN_CONTINUE,
+                                   .skip_nonfinite = skips,
                                    .threads = rung_device_threads(t->s->device)};
 }
 
