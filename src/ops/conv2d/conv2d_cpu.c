@@ -2,6 +2,7 @@
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_direct.h"
 #include "ops/conv2d/conv2d_winograd.h"
+#include "ops/conv2d/conv2d_winograd_half.h"
 #include "ops/element.h"
 #include "ops/onednn.h"
 
@@ -234,11 +235,18 @@ static const rungi_kernel onednn_data = {.name = "onednn",
                                          .destroy = rungi_dnn_destroy,
                                          .run = rungi_dnn_run};
 
-const rungi_kernel *const rungi_conv2d_forward_cpu[] = {
-    &onednn_forward, &rungi_conv2d_forward_winograd, &rungi_conv2d_forward_direct,
-    &reference_forward, NULL};
+const rungi_kernel *const rungi_conv2d_forward_cpu[] = {&onednn_forward,
+                                                        &rungi_conv2d_forward_winograd,
+                                                        &rungi_conv2d_forward_winograd_half,
+                                                        &rungi_conv2d_forward_direct,
+                                                        &reference_forward,
+                                                        NULL};
 const rungi_kernel *const rungi_conv2d_weight_cpu[] = {
     &onednn_weight, &rungi_conv2d_weight_winograd, &rungi_conv2d_weight_direct, &reference_weight,
     NULL};
-const rungi_kernel *const rungi_conv2d_data_cpu[] = {
-    &onednn_data, &rungi_conv2d_data_winograd, &rungi_conv2d_data_direct, &reference_data, NULL};
+const rungi_kernel *const rungi_conv2d_data_cpu[] = {&onednn_data,
+                                                     &rungi_conv2d_data_winograd,
+                                                     &rungi_conv2d_data_winograd_half,
+                                                     &rungi_conv2d_data_direct,
+                                                     &reference_data,
+                                                     NULL};
