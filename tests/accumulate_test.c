@@ -8,24 +8,14 @@
 #include "base/json.h"
 #include "train/trainer.h"
 
-#ifdef RUNG_OPENMP
-#    define KERNELS "library"
-#else
-#    define KERNELS "reference" // the build for ThreadSanitizer
-#endif
-
 // 61 pictures, 16 a step: four steps an epoch, the last one of 13.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  random_flip: 0.5\n"                                     \
-    "  random_crop: {padding: 1}\n"                            \
-    "  synthetic: {shape: [1, 8, 8], count: 61, classes: 4}\n" \
-    "model: {name: fashion_cnn}\n"                             \
-    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "schedule: {name: cosine, unit: step}\n"                   \
+#define DATA                                 \
+    PICTURES(LIBRARY, 61)                    \
+    "  random_flip: 0.5\n"                   \
+    "  random_crop: {padding: 1}\n"          \
+    "model: {name: fashion_cnn}\n"           \
+    "optim: {lr: 0.05, momentum: 0.9}\n"     \
+    "schedule: {name: cosine, unit: step}\n" \
     "train: {epochs: 2, log_every: 1}\n"
 
 // A batch of 16 as it is, by two ranks, in rounds, and by two ranks in rounds: the same losses,

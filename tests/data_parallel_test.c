@@ -11,26 +11,20 @@
 #include "train/trainer.h"
 
 #ifdef RUNG_OPENMP
-#    define KERNELS "library"
 #    define NETWORK "fashion_cnn"
 #else // the build for ThreadSanitizer, which is slow
-#    define KERNELS "reference"
 #    define NETWORK "mlp, hidden: [32, 32]"
 #endif
 
 // 61 pictures in batches of 8: the last batch has 5, and validation 7.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  random_flip: 0.5\n"                                     \
-    "  random_crop: {padding: 1}\n"                            \
-    "  synthetic: {shape: [1, 8, 8], count: 61, classes: 4}\n" \
-    "model: {name: " NETWORK "}\n"                             \
-    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "schedule: {name: cosine}\n"                               \
+#define DATA                             \
+    PICTURES(LIBRARY, 61)                \
+    "  batch_size: 8\n"                  \
+    "  random_flip: 0.5\n"               \
+    "  random_crop: {padding: 1}\n"      \
+    "model: {name: " NETWORK "}\n"       \
+    "optim: {lr: 0.05, momentum: 0.9}\n" \
+    "schedule: {name: cosine}\n"         \
     "train: {epochs: 2, max_grad_norm: 1, log_every: 1}\n"
 
 #define TWO "device.list=[cpu:0, cpu:1]", "train.strategy=data_parallel"
@@ -306,7 +300,7 @@ static void a_batch_of_each_device(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     static const char yaml[] = "device: {threads: 1, list: [cpu:0, cpu:1, cpu:2]}\n"
-                               "plan: {kernels: " KERNELS "}\n"
+                               "plan: {kernels: " LIBRARY "}\n"
                                "data: {source: synthetic, batch_per_device: 4,"
                                " synthetic: {shape: [1, 8, 8], count: 60, classes: 4}}\n"
                                "model: {name: mlp, hidden: [8]}\n"

@@ -6,22 +6,12 @@
 #include "train/crew.h"
 #include "train/trainer.h"
 
-#ifdef RUNG_OPENMP
-#    define KERNELS "library"
-#else
-#    define KERNELS "reference" // the build for ThreadSanitizer
-#endif
-
 // 29 pictures in batches of 8: the last one has 5. Steps 1, 4 and 8 log the gradient's norm.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  synthetic: {shape: [1, 8, 8], count: 29, classes: 4}\n" \
-    "model: {name: fashion_cnn}\n"                             \
-    "optim: {lr: 0.01, momentum: 0.9}\n"                       \
+#define DATA                             \
+    PICTURES(LIBRARY, 29)                \
+    "  batch_size: 8\n"                  \
+    "model: {name: fashion_cnn}\n"       \
+    "optim: {lr: 0.01, momentum: 0.9}\n" \
     "train: {steps: 8, log_every: 4, eval_every: never}\n"
 
 enum { LOGGED = 3 };

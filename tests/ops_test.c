@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks every operator by its case table: `ops_test` all of them, `ops_test NAME` one.
+// Checks every operator by its case table: `ops_test` all of them, `ops_test NAME` one, `ops_test
+// NAME CASE` one case of it.
 //   1. the float64 reference's gradients against finite differences of its forward
 //   2. every float32 kernel, in every layout and with 1 and 2 threads, against the float64
 //   reference
@@ -17,6 +18,7 @@ extern const rungi_op rungi_op_square; // of docs/adding-an-operator.md
 
 static const rungi_op *const *selected;
 static const rungi_op *one[2];
+static const char *one_case; // NULL: all
 
 static const rungi_kernel *reference_of(const rungi_query *q)
 {
@@ -384,11 +386,16 @@ static void check_case(const rungi_op *op, const rungi_case *c)
 
 static void check_all(void **state)
 {
+    int checked = 0;
     (void)state;
     for (int i = 0; selected[i]; i++)
         for (const rungi_case *c = selected[i]->cases; c->name; c++)
-            if (!c->bench)
+            if (one_case ? strcmp(c->name, one_case) == 0 : !c->bench) {
                 check_case(selected[i], c);
+                checked++;
+            }
+    if (!checked)
+        fail_msg("no case '%s'", one_case);
 }
 
 int main(int argc, char **argv)
@@ -402,6 +409,7 @@ int main(int argc, char **argv)
             fprintf(stderr, "no operator '%s'\n", argv[1]);
             return 2;
         }
+        one_case = argc > 2 ? argv[2] : NULL;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(check_all)};
     return RUN_TESTS(tests);

@@ -10,14 +10,12 @@
 
 // Layers: the first one, where the second and third stage begin, and the pattern of the third's.
 #ifdef RUNG_OPENMP
-#    define KERNELS "own"
 #    define NETWORK "fashion_cnn"
 #    define FIRST "conv1"
 #    define SECOND "conv2"
 #    define THIRD "fc1"
 #    define LAST "fc*"
 #else // the build for ThreadSanitizer, which is slow
-#    define KERNELS "reference"
 #    define NETWORK "mlp, hidden: [16, 16]"
 #    define FIRST "fc1"
 #    define SECOND "fc2"
@@ -26,18 +24,14 @@
 #endif
 
 // 29 pictures in batches of 8: the last batch has 5, and validation 3.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  random_flip: 0.5\n"                                     \
-    "  random_crop: {padding: 1}\n"                            \
-    "  synthetic: {shape: [1, 8, 8], count: 29, classes: 4}\n" \
-    "model: {name: " NETWORK ", dropout: 0.2}\n"               \
-    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "schedule: {name: cosine}\n"                               \
+#define DATA                                     \
+    PICTURES(OWN, 29)                            \
+    "  batch_size: 8\n"                          \
+    "  random_flip: 0.5\n"                       \
+    "  random_crop: {padding: 1}\n"              \
+    "model: {name: " NETWORK ", dropout: 0.2}\n" \
+    "optim: {lr: 0.05, momentum: 0.9}\n"         \
+    "schedule: {name: cosine}\n"                 \
     "train: {epochs: 2, log_every: 1, max_grad_norm: 0.5}\n"
 #define PIPELINE "train.strategy=pipeline"
 

@@ -11,13 +11,11 @@
 #include "train/trainer.h"
 
 #ifdef RUNG_OPENMP
-#    define KERNELS "library"
 #    define NETWORK "fashion_cnn"
 #    define SIZES ""
 #    define ANOTHER "mlp"
 #    define BUCKET "4KiB"
 #else // the build for ThreadSanitizer, which is slow
-#    define KERNELS "reference"
 #    define NETWORK "mlp"
 #    define SIZES ", hidden: [32, 32, 32]"
 #    define ANOTHER "fashion_cnn"
@@ -25,18 +23,14 @@
 #endif
 
 // 61 pictures in batches of 8: the last batch has 5, and validation 7 of 4 and 3.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  random_flip: 0.5\n"                                     \
-    "  random_crop: {padding: 1}\n"                            \
-    "  synthetic: {shape: [1, 8, 8], count: 61, classes: 4}\n" \
-    "model: {name: " NETWORK SIZES "}\n"                       \
-    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "schedule: {name: cosine}\n"                               \
+#define DATA                             \
+    PICTURES(LIBRARY, 61)                \
+    "  batch_size: 8\n"                  \
+    "  random_flip: 0.5\n"               \
+    "  random_crop: {padding: 1}\n"      \
+    "model: {name: " NETWORK SIZES "}\n" \
+    "optim: {lr: 0.05, momentum: 0.9}\n" \
+    "schedule: {name: cosine}\n"         \
     "train: {epochs: 2, max_grad_norm: 1}\n"
 
 // Under exact the number of ranks and of workers does not show: same bits of weights and optimizer
@@ -185,7 +179,7 @@ static void a_batch_of_each_device(void **state)
     training_log log;
     rung_context *context = training_context(&log);
     static const char yaml[] = "device: {threads: 1}\n"
-                               "plan: {kernels: " KERNELS "}\n"
+                               "plan: {kernels: " LIBRARY "}\n"
                                "data: {source: synthetic, batch_per_device: 4,"
                                " synthetic: {shape: [1, 8, 8], count: 64, classes: 4}}\n"
                                "model: {name: mlp, hidden: [8]}\n"
@@ -433,7 +427,7 @@ static void a_failing_rank_ends_all(void **state)
     assert_int_equal(fclose(cut), 0);
     snprintf(data, sizeof data,
              "device: {threads: 1}\n"
-             "plan: {kernels: " KERNELS "}\n"
+             "plan: {kernels: " LIBRARY "}\n"
              "data: {format: image_folder, path: %s, channels: 1, center_crop: [8], batch_size: 8,"
              " shuffle: false,"
              " val: {path: %s}}\n"

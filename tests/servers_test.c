@@ -12,24 +12,18 @@
 #include "train/session_servers.h"
 
 #ifdef RUNG_OPENMP
-#    define KERNELS "library"
 #    define NETWORK "fashion_cnn"
-#else
-#    define KERNELS "reference" // the build for ThreadSanitizer, which is slow
+#else // the build for ThreadSanitizer, which is slow
 #    define NETWORK "mlp"
 #endif
 
 // 61 pictures in batches of 8: the last batch has 5, and validation 7.
-#define COMMON                                                 \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  random_flip: 0.5\n"                                     \
-    "  synthetic: {shape: [1, 8, 8], count: 61, classes: 4}\n" \
-    "optim: {lr: 0.02, momentum: 0.9}\n"                       \
-    "train: {epochs: 2, log_every: 1}\n"                       \
+#define COMMON                           \
+    PICTURES(LIBRARY, 61)                \
+    "  batch_size: 8\n"                  \
+    "  random_flip: 0.5\n"               \
+    "optim: {lr: 0.02, momentum: 0.9}\n" \
+    "train: {epochs: 2, log_every: 1}\n" \
     "checkpoint: {every: never}\n"
 #define DATA COMMON "model: {name: " NETWORK "}\n"
 #define MLP COMMON "model: {name: mlp, hidden: [16]}\n"
@@ -288,13 +282,13 @@ static rung_status train_and_meet(void *arg, rungi_member *m)
 static void statistics_become_the_mean(void **state)
 {
     (void)state;
-    if (strcmp(KERNELS, "reference") == 0)
+    if (strcmp(LIBRARY, "reference") == 0)
         skip_because("a deep network takes too long here");
     training_log log;
     static norms n;
     rung_context *context = training_context(&log);
     static const char yaml[] = "device: {threads: 1}\n"
-                               "plan: {kernels: " KERNELS "}\n"
+                               "plan: {kernels: " LIBRARY "}\n"
                                "data: {source: synthetic, batch_size: 4,"
                                " synthetic: {shape: [3, 8, 8], count: 8, classes: 4}}\n"
                                "model: {name: resnet18, stem: cifar}\n"

@@ -10,24 +10,14 @@
 #include "formats/checkpoint_folder.h"
 #include "train/run_metrics.h"
 
-#ifdef RUNG_OPENMP
-#    define KERNELS "own"
-#else
-#    define KERNELS "reference" // the build for ThreadSanitizer
-#endif
-
 // 29 pictures in batches of 8: the last one has 5.
-#define DATA                                                   \
-    "device: {threads: 1}\n"                                   \
-    "plan: {kernels: " KERNELS "}\n"                           \
-    "data:\n"                                                  \
-    "  source: synthetic\n"                                    \
-    "  batch_size: 8\n"                                        \
-    "  random_flip: 0.5\n"                                     \
-    "  synthetic: {shape: [1, 8, 8], count: 29, classes: 4}\n" \
-    "model: {name: mlp, hidden: [16], dropout: 0.2}\n"         \
-    "optim: {lr: 0.05, momentum: 0.9}\n"                       \
-    "train: {steps: 4, eval_every: never, log_every: 1}\n"     \
+#define DATA                                               \
+    PICTURES(OWN, 29)                                      \
+    "  batch_size: 8\n"                                    \
+    "  random_flip: 0.5\n"                                 \
+    "model: {name: mlp, hidden: [16], dropout: 0.2}\n"     \
+    "optim: {lr: 0.05, momentum: 0.9}\n"                   \
+    "train: {steps: 4, eval_every: never, log_every: 1}\n" \
     "checkpoint: {every: never}\n"
 
 #define DEVICES "device.list=[cpu:0, cpu:1]", "train.strategy=data_parallel"

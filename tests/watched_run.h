@@ -5,6 +5,23 @@
 
 #include "training.h"
 
+#ifdef RUNG_OPENMP
+#    define OWN "own"
+#    define LIBRARY "library"
+#else // the build for ThreadSanitizer
+#    define OWN "reference"
+#    define LIBRARY "reference"
+#endif
+
+// How a configuration begins: one thread, `count` made pictures of 4 classes. More keys of data may
+// follow.
+#define PICTURES(kernels, count)     \
+    "device: {threads: 1}\n"         \
+    "plan: {kernels: " kernels "}\n" \
+    "data:\n"                        \
+    "  source: synthetic\n"          \
+    "  synthetic: {shape: [1, 8, 8], count: " #count ", classes: 4}\n"
+
 enum { WATCHED_STEPS = 64 };
 
 typedef struct seen {

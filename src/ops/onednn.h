@@ -15,6 +15,7 @@ typedef struct rungi_dnn_conv {
     const rungi_operand *src, *weight, *bias, *dst; // bias NULL: none
     int stride[2], dilation[2], pad[2];             // dilation 1: none
     int groups;
+    bool winograd; // by Winograd's method, else directly
 } rungi_dnn_conv;
 
 typedef enum rungi_dnn_pass {
@@ -27,6 +28,9 @@ typedef enum rungi_dnn_pass {
 // pass writes or reads gradients. Operators fused into the query are applied to dst.
 rung_status rungi_dnn_conv_create(const rungi_query *q, rungi_dnn_pass pass,
                                   const rungi_dnn_conv *conv, rungi_setup *setup);
+// Does oneDNN have such a convolution? Directly it has all, by Winograd's method few: 3x3 in
+// float32 and blocked layouts on processors with AVX-512.
+bool rungi_dnn_conv_exists(const rungi_query *q, rungi_dnn_pass pass, const rungi_dnn_conv *conv);
 
 typedef struct rungi_dnn_norm {
     const rungi_operand *x, *y;         // backward: y is its gradient

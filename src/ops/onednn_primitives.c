@@ -80,6 +80,7 @@ typedef struct conv_md {
     rungi_md src, weight, bias, dst;                     // what the primitive may choose from
     rungi_md user_src, user_weight, user_bias, user_dst; // what lies in memory
     dnnl_dims_t stride, dilation, pad_l, pad_r;
+    dnnl_alg_kind_t alg;
 } conv_md;
 
 static void conv_md_free(conv_md *m)
@@ -121,6 +122,7 @@ static rung_status conv_mds(const rungi_dnn_conv *c, conv_md *m)
         RUNG_TRY(rungi_md_of(c->bias, &m->bias));
         RUNG_TRY(rungi_md_of(c->bias, &m->user_bias));
     }
+    m->alg = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
     for (int i = 0; i < 2; i++) {
         int64_t in = c->src->shape.dim[2 + i], out = c->dst->shape.dim[2 + i];
         int64_t reach = (c->weight->shape.dim[2 + i] - 1) * c->dilation[i] + 1;
@@ -138,8 +140,8 @@ static dnnl_status_t conv_forward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_
                                        dnnl_primitive_attr_t attr)
 {
     return dnnl_convolution_forward_primitive_desc_create(
-        desc, engine, prop, dnnl_convolution_direct, m->src, m->weight, bias ? m->bias : NULL,
-        m->dst, m->stride, m->dilation, m->pad_l, m->pad_r, attr);
+        desc, engine, prop, m->alg, m->src, m->weight, bias ? m->bias : NULL, m->dst, m->stride,
+        m->dilation, m->pad_l, m->pad_r, attr);
 }
 
 static dnnl_status_t conv_backward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
@@ -148,11 +150,11 @@ static dnnl_status_t conv_backward_desc(dnnl_primitive_desc_t *desc, dnnl_engine
 {
     if (pass == RUNGI_DNN_BACKWARD_DATA)
         return dnnl_convolution_backward_data_primitive_desc_create(
-            desc, engine, dnnl_convolution_direct, m->src, m->weight, m->dst, m->stride,
-            m->dilation, m->pad_l, m->pad_r, hint, attr);
+            desc, engine, m->alg, m->src, m->weight, m->dst, m->stride, m->dilation, m->pad_l,
+            m->pad_r, hint, attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        desc, engine, dnnl_convolution_direct, m->src, m->weight, bias ? m->bias : NULL, m->dst,
-        m->stride, m->dilation, m->pad_l, m->pad_r, hint, attr);
+        desc, engine, m->alg, m->src, m->weight, bias ? m->bias : NULL, m->dst, m->stride,
+        m->dilation, m->pad_l, m->pad_r, hint, attr);
 }
 #else
 static dnnl_status_t conv_forward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
@@ -161,8 +163,8 @@ static dnnl_status_t conv_forward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_
 {
     dnnl_convolution_desc_t d;
     dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
-        &d, prop, dnnl_convolution_direct, &m->src, &m->weight, bias ? &m->bias : NULL, &m->dst,
-        m->stride, m->dilation, m->pad_l, m->pad_r);
+        &d, prop, m->alg, &m->src, &m->weight, bias ? &m->bias : NULL, &m->dst, m->stride,
+        m->dilation, m->pad_l, m->pad_r);
     return status == dnnl_success ? dnnl_primitive_desc_create(desc, &d, attr, engine, NULL)
                                   : status;
 }
@@ -172,14 +174,13 @@ static dnnl_status_t conv_backward_desc(dnnl_primitive_desc_t *desc, dnnl_engine
                                         dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
 {
     dnnl_convolution_desc_t d;
-    dnnl_status_t status =
-        pass == RUNGI_DNN_BACKWARD_DATA
-            ? dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &m->src,
-                                                               &m->weight, &m->dst, m->stride,
-                                                               m->dilation, m->pad_l, m->pad_r)
-            : dnnl_dilated_convolution_backward_weights_desc_init(
-                  &d, dnnl_convolution_direct, &m->src, &m->weight, bias ? &m->bias : NULL, &m->dst,
-                  m->stride, m->dilation, m->pad_l, m->pad_r);
+    dnnl_status_t status = pass == RUNGI_DNN_BACKWARD_DATA
+                               ? dnnl_dilated_convolution_backward_data_desc_init(
+                                     &d, m->alg, &m->src, &m->weight, &m->dst, m->stride,
+                                     m->dilation, m->pad_l, m->pad_r)
+                               : dnnl_dilated_convolution_backward_weights_desc_init(
+                                     &d, m->alg, &m->src, &m->weight, bias ? &m->bias : NULL,
+                                     &m->dst, m->stride, m->dilation, m->pad_l, m->pad_r);
     return status == dnnl_success ? dnnl_primitive_desc_create(desc, &d, attr, engine, hint)
                                   : status;
 }
@@ -219,24 +220,41 @@ static rung_status conv_arguments(rungi_dnn *d, rungi_dnn_pass pass, const rungi
                          !data && !weight);
 }
 
+// A primitive's descriptor, and its arguments where they are wanted.
+static rung_status conv_begin(const rungi_query *q, rungi_dnn_pass pass, const rungi_dnn_conv *conv,
+                              bool arguments, rungi_dnn **dnn_out)
+{
+    conv_md m;
+    memset(&m, 0, sizeof m);
+    RUNG_TRY(rungi_dnn_begin(dnn_out));
+    rung_status status = conv_mds(conv, &m);
+    if (status == RUNG_OK)
+        status = conv_desc(*dnn_out, q, pass, conv, &m);
+    if (status == RUNG_OK && arguments)
+        status = conv_arguments(*dnn_out, pass, conv, &m);
+    conv_md_free(&m);
+    if (status != RUNG_OK)
+        rungi_dnn_destroy(*dnn_out);
+    return status;
+}
+
 rung_status rungi_dnn_conv_create(const rungi_query *q, rungi_dnn_pass pass,
                                   const rungi_dnn_conv *conv, rungi_setup *setup)
 {
     rungi_dnn *d;
-    conv_md m;
-    memset(&m, 0, sizeof m);
-    RUNG_TRY(rungi_dnn_begin(&d));
-    rung_status status = conv_mds(conv, &m);
-    if (status == RUNG_OK)
-        status = conv_desc(d, q, pass, conv, &m);
-    if (status == RUNG_OK)
-        status = conv_arguments(d, pass, conv, &m);
-    conv_md_free(&m);
-    if (status != RUNG_OK) {
-        rungi_dnn_destroy(d);
-        return status;
-    }
+    RUNG_TRY(conv_begin(q, pass, conv, true, &d));
     return rungi_dnn_finish(d, setup);
+}
+
+bool rungi_dnn_conv_exists(const rungi_query *q, rungi_dnn_pass pass, const rungi_dnn_conv *conv)
+{
+    rungi_dnn *d;
+    bool exists = conv_begin(q, pass, conv, false, &d) == RUNG_OK;
+    if (exists)
+        rungi_dnn_destroy(d);
+    else
+        rung_error_clear();
+    return exists;
 }
 
 // ---- reorder ----------------------------------------------------------------------------------

@@ -238,19 +238,16 @@ static rung_status check_memory(const rungi_options *o, const rungi_train_config
 static void note_winograd_bf16(const rungi_options *o, const rungi_train_config *v,
                                rung_context *context)
 {
-    char why[96];
+    char missing[96];
+    const char *why = !v->plan.winograd                              ? "plan.winograd is off"
+                      : v->precision.dtype != RUNG_BF16              ? "train.precision is not bf16"
+                      : v->precision.compute == RUNG_COMPUTE_STORAGE ? "train.compute is storage"
+                                                                     : NULL;
     if (v->plan.winograd_bf16 == RUNG_WINOGRAD_F2)
         return;
-    if (!v->plan.winograd)
-        rungi_options_note(o, context, "plan.winograd_bf16",
-                           "ignored, because plan.winograd is off");
-    else if (v->precision.dtype != RUNG_BF16)
-        rungi_options_note(o, context, "plan.winograd_bf16",
-                           "ignored, because train.precision is not bf16");
-    else if (v->precision.compute == RUNG_COMPUTE_STORAGE)
-        rungi_options_note(o, context, "plan.winograd_bf16",
-                           "ignored, because train.compute is storage");
-    else if (!rung_compute_native(context, RUNG_BF16, why, sizeof why))
+    if (!why && !rung_compute_native(context, RUNG_BF16, missing, sizeof missing))
+        why = missing;
+    if (why)
         rungi_options_note(o, context, "plan.winograd_bf16", "ignored: %s", why);
 }
 

@@ -62,7 +62,8 @@ const rungi_option rungi_plan_options[] = {
      .initial = "false",
      .help = "Computes 3x3 convolutions of stride 1 by Winograd's method where that is faster: a "
              "quarter of the multiplications, other rounding. Needs plan.kernels own and "
-             "plan.layout channels_last."},
+             "plan.layout channels_last; with AVX-512 plan.autotune measures oneDNN's for "
+             "plan.layout blocked."},
     {.key = "plan.winograd_bf16",
      .type = RUNGI_OPTION_CHOICE,
      RUNGI_AT(rungi_plan_config, winograd_bf16),

@@ -41,6 +41,7 @@ const rungi_case rungi_conv2d_cases[] = {
     {"3x3 image", {RUNGI_IN(2, 20, 3, 3), RUNGI_IN(24, 20, 3, 3), RUNGI_IN(24)}, 3, &valid, SUM},
     {"2x3 image", {RUNGI_IN(2, 5, 2, 3), RUNGI_IN(12, 5, 3, 3), RUNGI_IN(12)}, 3, &same, SUM},
     {"100 channels", {RUNGI_IN(1, 50, 6, 9), RUNGI_IN(100, 50, 3, 3)}, 2, &same, SUM},
+    {"blocks of 16", {RUNGI_IN(1, 16, 6, 7), RUNGI_IN(32, 16, 3, 3)}, 2, &same, SUM},
     {"many tiles", {RUNGI_IN(5, 12, 25, 19), RUNGI_IN(16, 12, 3, 3), RUNGI_IN(16)}, 3, &same, SUM},
     // Direct products: strides, windows smaller than them, panels and rows that leave remainders,
     // several bands, several images in one, a wide image.

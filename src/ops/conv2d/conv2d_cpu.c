@@ -183,33 +183,52 @@ static rungi_dnn_conv describe_conv(const rungi_query *q)
     return conv;
 }
 
-static rung_status onednn_forward_create(const rungi_query *q, rungi_setup *setup)
+// The convolution of the query's pass, and which that is.
+static rungi_dnn_pass onednn_conv(const rungi_query *q, rungi_dnn_conv *conv)
 {
-    rungi_dnn_conv conv = describe_conv(q);
-    conv.src = &q->in[0];
-    conv.weight = &q->in[1];
-    conv.bias = q->n_in > 2 && q->in[2].buffer >= 0 ? &q->in[2] : NULL;
-    conv.dst = &q->out[0];
-    return rungi_dnn_conv_create(q, RUNGI_DNN_FORWARD, &conv, setup);
+    bool forward = q->pass == RUNGI_FORWARD,
+         data = !forward && rungi_query_pass(q)->gives == 1 << 0;
+    *conv = describe_conv(q);
+    conv->src = data ? &q->gin[0] : &q->in[0];
+    conv->weight = forward || data ? &q->in[1] : &q->gin[1];
+    conv->dst = forward ? &q->out[0] : &q->gout[0];
+    const rungi_operand *bias = forward ? &q->in[2] : &q->gin[2];
+    conv->bias = !data && q->n_in > 2 && bias->buffer >= 0 ? bias : NULL;
+    return forward ? RUNGI_DNN_FORWARD : data ? RUNGI_DNN_BACKWARD_DATA : RUNGI_DNN_BACKWARD_WEIGHT;
 }
 
-static rung_status onednn_weight_create(const rungi_query *q, rungi_setup *setup)
+static rung_status onednn_create(const rungi_query *q, rungi_setup *setup)
 {
-    rungi_dnn_conv conv = describe_conv(q);
-    conv.src = &q->in[0];
-    conv.weight = &q->gin[1];
-    conv.bias = q->n_in > 2 && q->gin[2].buffer >= 0 ? &q->gin[2] : NULL;
-    conv.dst = &q->gout[0];
-    return rungi_dnn_conv_create(q, RUNGI_DNN_BACKWARD_WEIGHT, &conv, setup);
+    rungi_dnn_conv conv;
+    rungi_dnn_pass pass = onednn_conv(q, &conv);
+    return rungi_dnn_conv_create(q, pass, &conv, setup);
 }
 
-static rung_status onednn_data_create(const rungi_query *q, rungi_setup *setup)
+// oneDNN's Winograd, which its blocked layout has. Behind the direct one in the lists: what is
+// faster only measuring tells (plan.autotune).
+static bool onednn_winograd_can_run(const rungi_query *q, rungi_reason *why)
 {
-    rungi_dnn_conv conv = describe_conv(q);
-    conv.src = &q->gin[0];
-    conv.weight = &q->in[1];
-    conv.dst = &q->gout[0];
-    return rungi_dnn_conv_create(q, RUNGI_DNN_BACKWARD_DATA, &conv, setup);
+    rungi_dnn_conv conv;
+    rungi_dnn_pass pass = onednn_conv(q, &conv);
+    if (!q->winograd)
+        return rungi_refuse(why, "plan.winograd is off");
+    if (conv.src->layout != RUNGI_BLOCKED16 || conv.dst->layout != RUNGI_BLOCKED16)
+        return rungi_refuse(why, "needs AVX-512 and plan.layout blocked");
+    if (conv.weight->buffer < 0)
+        return rungi_refuse(why, "the gradient of the bias alone is not offered");
+    conv.winograd = true;
+    if (!rungi_f32_only(q, why) || !rungi_dnn_can_fuse(q, why))
+        return false;
+    return rungi_dnn_conv_exists(q, pass, &conv) ||
+           rungi_refuse(why, "oneDNN has none for this shape");
+}
+
+static rung_status onednn_winograd_create(const rungi_query *q, rungi_setup *setup)
+{
+    rungi_dnn_conv conv;
+    rungi_dnn_pass pass = onednn_conv(q, &conv);
+    conv.winograd = true;
+    return rungi_dnn_conv_create(q, pass, &conv, setup);
 }
 
 static const rungi_kernel onednn_forward = {.name = "onednn",
@@ -217,34 +236,52 @@ static const rungi_kernel onednn_forward = {.name = "onednn",
                                             .kind = RUNGI_LIBRARY,
                                             .fuses = true,
                                             .can_run = onednn_can_run,
-                                            .create = onednn_forward_create,
+                                            .create = onednn_create,
                                             .destroy = rungi_dnn_destroy,
                                             .run = rungi_dnn_run};
 static const rungi_kernel onednn_weight = {.name = "onednn",
                                            .halves = true,
                                            .kind = RUNGI_LIBRARY,
                                            .can_run = onednn_weight_can_run,
-                                           .create = onednn_weight_create,
+                                           .create = onednn_create,
                                            .destroy = rungi_dnn_destroy,
                                            .run = rungi_dnn_run};
 static const rungi_kernel onednn_data = {.name = "onednn",
                                          .halves = true,
                                          .kind = RUNGI_LIBRARY,
                                          .can_run = onednn_can_run,
-                                         .create = onednn_data_create,
+                                         .create = onednn_create,
                                          .destroy = rungi_dnn_destroy,
                                          .run = rungi_dnn_run};
+static const rungi_kernel onednn_winograd_forward = {.name = "onednn_winograd",
+                                                     .kind = RUNGI_LIBRARY,
+                                                     .fuses = true,
+                                                     .can_run = onednn_winograd_can_run,
+                                                     .create = onednn_winograd_create,
+                                                     .destroy = rungi_dnn_destroy,
+                                                     .run = rungi_dnn_run};
+static const rungi_kernel onednn_winograd_backward = {.name = "onednn_winograd",
+                                                      .kind = RUNGI_LIBRARY,
+                                                      .can_run = onednn_winograd_can_run,
+                                                      .create = onednn_winograd_create,
+                                                      .destroy = rungi_dnn_destroy,
+                                                      .run = rungi_dnn_run};
 
 const rungi_kernel *const rungi_conv2d_forward_cpu[] = {&onednn_forward,
+                                                        &onednn_winograd_forward,
                                                         &rungi_conv2d_forward_winograd,
                                                         &rungi_conv2d_forward_winograd_half,
                                                         &rungi_conv2d_forward_direct,
                                                         &reference_forward,
                                                         NULL};
-const rungi_kernel *const rungi_conv2d_weight_cpu[] = {
-    &onednn_weight, &rungi_conv2d_weight_winograd, &rungi_conv2d_weight_direct, &reference_weight,
-    NULL};
+const rungi_kernel *const rungi_conv2d_weight_cpu[] = {&onednn_weight,
+                                                       &onednn_winograd_backward,
+                                                       &rungi_conv2d_weight_winograd,
+                                                       &rungi_conv2d_weight_direct,
+                                                       &reference_weight,
+                                                       NULL};
 const rungi_kernel *const rungi_conv2d_data_cpu[] = {&onednn_data,
+                                                     &onednn_winograd_backward,
                                                      &rungi_conv2d_data_winograd,
                                                      &rungi_conv2d_data_winograd_half,
                                                      &rungi_conv2d_data_direct,

@@ -235,6 +235,11 @@ static void says_why_not(void **state)
     q = rungi_trial_query(&t, RUNGI_FORWARD, ~0u, NULL);
     assert_false(kernel->can_run(&q, &why));
     assert_string_equal(why.text, "needs plan.layout channels_last");
+    assert_false(named(&q, "onednn_winograd")->can_run(&q, &why));
+    assert_string_equal(why.text, "needs AVX-512 and plan.layout blocked");
+    q.winograd = false;
+    assert_false(named(&q, "onednn_winograd")->can_run(&q, &why));
+    assert_string_equal(why.text, "plan.winograd is off");
     rungi_trial_fini(&t);
 }
 
