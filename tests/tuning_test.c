@@ -4,6 +4,11 @@
 #include <stdlib.h>
 
 #include "graph/plan.h"
+#include "graph/tune.h"
+#include "ops/conv2d/conv2d.h"
+#include "ops/halves.h"
+#include "ops/pool_window.h"
+#include "ops/trial.h"
 #include "rung/nn.h"
 #include "test_folder.h"
 
@@ -126,6 +131,62 @@ static void backward_gets_what_forward_keeps(void **state)
     drop(&w);
 }
 
+// A convolution in bf16 with a pooling, which the library does not take. Without bf16 dot products
+// its own kernel widens: slowly, but rightly.
+static const rungi_conv2d_attr same = {{1, 1}, {1, 1}, {1, 1}, 1};
+static const rungi_pool_attr two = {{2, 2}, {2, 2}, {0, 0}, false, false, 0};
+
+// Where kernels take 16 bits as they are, one of float32 around them is measured too, and taken if
+// it was the fastest.
+static void float32_around_halves_is_a_candidate(void **state)
+{
+    static const rungi_case c = {
+        "pooled", {RUNGI_IN(2, 32, 8, 8), RUNGI_IN(32, 32, 3, 3)}, 2, &same};
+    (void)state;
+    rung_context *context;
+    rungi_trial t;
+    struct rungi_halves around;
+    const rungi_kernel *kernel, *again;
+    assert_ok(rung_context_create(NULL, &context));
+    assert_ok(rungi_trial_init(&t, rungi_op_find("conv2d"), &c, RUNG_BF16, RUNGI_CHANNELS_LAST, 1));
+    rungi_query q = rungi_trial_query(&t, RUNGI_FORWARD, ~0u, NULL);
+    rungi_operand out[2] = {{RUNG_BF16, RUNGI_CHANNELS_LAST, {4, {2, 32, 4, 4}}, t.n_ptr},
+                            {RUNG_U8, RUNGI_CHANNELS_LAST, {4, {2, 32, 4, 4}}, -1}};
+    rungi_fused pool = {rungi_op_find("max_pool2d"), &two, 0, &t.out[0], 1, out};
+    q.native = true;
+    q.out = out;
+    q.n_out = 2;
+    q.fused = &pool;
+    q.n_fused = 1;
+    rungi_halves_around(&q, RUNGI_CPU, RUNGI_POLICY_ALL, &around);
+    assert_non_null(around.kernel);
+    rung_tuning *first;
+    int measured;
+    rungi_string table = {0};
+    assert_ok(rung_tuning_create(&first));
+    assert_ok(rungi_tuning_choose(first, context, &q, RUNGI_CPU, &around, &kernel));
+    assert_true(kernel == around.kernel || strcmp(kernel->name, "winograd_bf16") == 0);
+    rung_tuning_count(first, &measured);
+    assert_int_equal(measured, 1);
+    rungi_tuning_give(first, false, &table);
+    char *work = strtok(table.data, "\t"), other[1024];
+    for (int i = 0; i < 2; i++) { // whatever the table says
+        rung_tuning *second;
+        snprintf(other, sizeof other, "%s\t%s\n", work, i ? "winograd" : "winograd_bf16");
+        assert_ok(rung_tuning_create(&second));
+        assert_ok(rungi_tuning_take(second, other, false));
+        assert_ok(rungi_tuning_choose(second, context, &q, RUNGI_CPU, &around, &again));
+        assert_int_equal(again == around.kernel, i);
+        rung_tuning_count(second, &measured);
+        assert_int_equal(measured, 0);
+        rung_tuning_destroy(&second);
+    }
+    rungi_string_fini(&table);
+    rung_tuning_destroy(&first);
+    rungi_trial_fini(&t);
+    rung_context_destroy(&context);
+}
+
 static void files_are_checked(void **state)
 {
     (void)state;
@@ -156,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_kept),
         cmocka_unit_test(backward_gets_what_forward_keeps),
+        cmocka_unit_test(float32_around_halves_is_a_candidate),
         cmocka_unit_test(files_are_checked),
     };
     return RUN_TESTS(tests);

@@ -50,6 +50,13 @@ typedef enum rung_compute {
 RUNG_API bool rung_compute_native(const rung_context *context, rung_dtype precision, char *why,
                                   size_t size);
 
+// Tiles of Winograd convolutions that are computed natively in bf16. The larger ones multiply half
+// as often and round about three times as much.
+typedef enum rung_winograd_bf16 {
+    RUNG_WINOGRAD_F2, // F(2x2, 3x3): an l2 error of 4.2e-3
+    RUNG_WINOGRAD_F4, // F(4x4, 3x3): 1.1e-2
+} rung_winograd_bf16;
+
 typedef struct rung_dim_value {
     const char *symbol; // as given to rung_symbol
     int64_t value;
@@ -74,7 +81,8 @@ typedef struct rung_compile_options {
     bool accumulate;
     rung_layout layout;
     rung_kernels kernels;
-    bool winograd;       // 3x3 convolutions by Winograd: needs own kernels and channels last
+    bool winograd; // 3x3 convolutions by Winograd: needs own kernels and channels last
+    rung_winograd_bf16 winograd_bf16;
     rung_tuning *tuning; // choose kernels by measuring; NULL: by each operator's order
     bool float64;        // everything in float64 by the reference kernels: slow, to check others by
     // RUNG_BF16 or RUNG_F16: what convolutions, linear layers and matrix products take and give is

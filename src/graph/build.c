@@ -105,6 +105,7 @@ static void add_step(builder *b, const rungi_query *q)
     step.q.threads = b->p->options.threads;
     step.q.isa = rung_context_isa(rung_device_context(b->p->device));
     step.q.winograd = b->p->options.winograd;
+    step.q.winograd_f4 = b->p->options.winograd_bf16 == RUNG_WINOGRAD_F4;
     step.q.native = b->p->options.compute == RUNG_COMPUTE_NATIVE;
     step.q.key = b->g->nodes.data[q->node].key;
     b->failed |= !rungi_array_push(&b->p->steps, step);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which computing in 16 bits there is: bfloat16 by the dot products of AVX-512 (AVX512_BF16), which
-// oneDNN's convolutions and matrix products use. Without instructions for it, computing in 16 bits
-// is slower than in float32: so there is none.
+// oneDNN's convolutions and matrix products use, and Winograd's convolutions. Without instructions
+// for it, computing in 16 bits is slower than in float32: so there is none.
 #include <stdio.h>
 
 #include "base/context.h"

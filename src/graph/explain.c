@@ -128,6 +128,12 @@ static void add_memory(const rung_plan *p, rungi_string *out)
             extra * 100);
 }
 
+static bool winograd_f4(const rung_compile_options *o)
+{
+    return o->winograd && o->winograd_bf16 == RUNG_WINOGRAD_F4 && o->precision == RUNG_BF16 &&
+           o->compute == RUNG_COMPUTE_NATIVE;
+}
+
 rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
 {
     rungi_string out = {0};
@@ -138,11 +144,12 @@ rung_status rung_plan_explain(const rung_plan *plan, char **text_out)
     rungi_string_add(
         &out,
         "plan: batch %lld, %s%s, %d threads, layout %s, kernels %s, fuse %s, winograd "
-        "%s%s%s%s%s%s%s\n",
+        "%s%s%s%s%s%s%s%s\n",
         (long long)plan->options.batch, plan->options.training ? "training" : "evaluation",
         plan->options.gradients ? " with gradients" : "", plan->options.threads,
         layouts[plan->options.layout], kernels[plan->options.kernels],
         plan->options.fuse ? "on" : "off", plan->options.winograd ? "on" : "off",
+        winograd_f4(&plan->options) ? " (bf16: f4)" : "",
         plan->options.fuse_optimizer ? ", fuse_optimizer on" : "", halves ? ", precision " : "",
         halves ? rung_dtype_name(plan->options.precision) : "", halves ? ", compute " : "",
         halves ? computes[plan->options.compute] : "",

@@ -28,19 +28,27 @@ static rung_status add_workspace(rung_plan *p, rungi_step *step)
 }
 
 // The fastest of the kernels that can do the step, measured; *kernel stays when there is no choice.
+// Where one computes natively in 16 bits, one of float32 around them may still be faster (not of
+// operators with hidden outputs, which forward would have to make in float32 to measure backward).
 static rung_status tune(rung_plan *p, const rungi_step *step, struct rungi_halves *halves,
                         const rungi_kernel **kernel)
 {
     rung_context *context = rung_device_context(p->device);
     rungi_device_kind kind = p->device->backend->kind;
     rungi_halves_query within = {.q = step->q};
+    struct rungi_halves around = {0};
     const rungi_kernel *fastest;
     if (halves->kernel)
         RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves, halves->part));
-    rung_status status = rungi_tuning_choose(p->options.tuning, context, &within.q, kind, &fastest);
+    else if (step->q.native && step->q.op->precision == RUNGI_LOW && !step->q.op->n_hidden)
+        rungi_halves_around(&step->q, kind, rungi_plan_policy(p), &around);
+    rung_status status = rungi_tuning_choose(p->options.tuning, context, &within.q, kind,
+                                             around.kernel ? &around : NULL, &fastest);
     rungi_halves_query_fini(&within);
     RUNG_TRY(status);
     *kernel = fastest ? fastest : *kernel;
+    if (fastest && fastest == around.kernel)
+        *halves = around;
     halves->kernel = halves->kernel ? *kernel : NULL;
     return RUNG_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "ops/halves.h"
 
 enum { CANDIDATES = 8, RUNS = 5, FILE_LIMIT = 16 << 20 };
 
@@ -203,8 +204,9 @@ static void describe_work(const rungi_query *q, rungi_string *out)
     describe_operands(out, q->out, q->n_out);
     if (q->pass != RUNGI_FORWARD)
         describe_operands(out, q->gin, q->n_in);
-    rungi_string_add(out, " %d threads, %s%s%s", q->threads, rung_isa_name(q->isa),
-                     q->winograd ? ", winograd" : "", q->training ? ", training" : "");
+    rungi_string_add(out, " %d threads, %s%s%s%s", q->threads, rung_isa_name(q->isa),
+                     q->winograd ? ", winograd" : "", q->winograd && q->winograd_f4 ? " f4" : "",
+                     q->training ? ", training" : "");
 }
 
 // Memory for one query's operands, filled with harmless values.
@@ -351,7 +353,7 @@ static rung_status fill_hidden(bench *b, rung_context *context, const rungi_quer
 }
 
 static int list_candidates(const rungi_query *q, rungi_device_kind kind,
-                           const rungi_kernel *out[CANDIDATES])
+                           const struct rungi_halves *around, const rungi_kernel *out[CANDIDATES])
 {
     const rungi_kernel *const *list = rungi_query_kernels(q, kind);
     int n = 0;
@@ -360,12 +362,26 @@ static int list_candidates(const rungi_query *q, rungi_device_kind kind,
         if (list[i]->kind != RUNGI_REFERENCE && rungi_kernel_can_run(list[i], q, &why))
             out[n++] = list[i];
     }
+    if (around && n < CANDIDATES)
+        out[n++] = around->kernel;
     return n;
+}
+
+static rung_status time_candidate(const bench *b, rung_context *context, const rungi_query *q,
+                                  const rungi_kernel *kernel, const struct rungi_halves *around,
+                                  int64_t *ns_out)
+{
+    if (!around || kernel != around->kernel)
+        return time_kernel(b, context, q, kernel, ns_out);
+    rungi_query within = *q;
+    rungi_kernel wrapped = rungi_halves_kernel(around);
+    within.halves = around;
+    return time_kernel(b, context, &within, &wrapped, ns_out);
 }
 
 static rung_status measure(rung_context *context, const rungi_query *q, rungi_device_kind kind,
                            const rungi_kernel *const *candidates, int n,
-                           const rungi_kernel **best_out)
+                           const struct rungi_halves *around, const rungi_kernel **best_out)
 {
     bench b;
     int64_t best = INT64_MAX;
@@ -373,7 +389,7 @@ static rung_status measure(rung_context *context, const rungi_query *q, rungi_de
     rung_status status = fill_hidden(&b, context, q, kind);
     for (int i = 0; i < n && status == RUNG_OK; i++) {
         int64_t ns;
-        status = time_kernel(&b, context, q, candidates[i], &ns);
+        status = time_candidate(&b, context, q, candidates[i], around, &ns);
         if (status == RUNG_OK && ns < best) {
             best = ns;
             *best_out = candidates[i];
@@ -414,10 +430,11 @@ static rung_status keep(rung_tuning *t, const char *work, const char *kernel)
 }
 
 rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
-                                rungi_device_kind kind, const rungi_kernel **kernel_out)
+                                rungi_device_kind kind, const struct rungi_halves *around,
+                                const rungi_kernel **kernel_out)
 {
     const rungi_kernel *candidates[CANDIDATES];
-    int n = list_candidates(q, kind, candidates);
+    int n = list_candidates(q, kind, around, candidates);
     *kernel_out = NULL;
     if (n < 2)
         return RUNG_OK;
@@ -430,7 +447,7 @@ rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, cons
             *kernel_out = candidates[i];
     rung_status status = RUNG_OK;
     if (!*kernel_out && !tuning->frozen) { // not known, or a kernel that this version does not have
-        status = measure(context, q, kind, candidates, n, kernel_out);
+        status = measure(context, q, kind, candidates, n, around, kernel_out);
         if (status == RUNG_OK)
             status = keep(tuning, rungi_string_text(&work), (*kernel_out)->name);
     } else if (may) {

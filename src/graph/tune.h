@@ -7,9 +7,11 @@
 #include "rung/tuning.h"
 
 // The kernel for this work: from the table, else measured (and added to it). NULL when there is
-// nothing to choose: fewer than two kernels besides the reference can run.
+// nothing to choose: fewer than two kernels besides the reference can run. `around`: another
+// candidate, a kernel of float32 around operands of 16 bits, which *kernel_out may be; NULL: none.
 rung_status rungi_tuning_choose(rung_tuning *tuning, rung_context *context, const rungi_query *q,
-                                rungi_device_kind kind, const rungi_kernel **kernel_out);
+                                rungi_device_kind kind, const struct rungi_halves *around,
+                                const rungi_kernel **kernel_out);
 
 // ---- of several ranks -------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ const rungi_rung rungi_rungs[] = {
     {"recompute", "less memory: backward computes again what is cheap", RUNGI_EXACT,
      rungi_rung_recompute},
     {"bf16", "half the memory of activations: bfloat16", RUNGI_NUMERIC, rungi_rung_bf16},
+    {"winograd_f4", "bf16's Winograd in larger tiles, which round more", RUNGI_NUMERIC,
+     rungi_rung_winograd_f4},
     {"fp16", "the same in float16, with a loss scale", RUNGI_NUMERIC, rungi_rung_fp16},
     {"accumulate", "less memory: halves of the batch, their gradients added", RUNGI_NUMERIC,
      rungi_rung_accumulate, .effect_in = rungi_rung_accumulate_effect,

@@ -290,6 +290,20 @@ static const rungi_kernel *choose(const rungi_query *q, const struct rungi_halve
     return kernel;
 }
 
+// The kernel of float32 and how its operands are cut.
+static struct rungi_halves choose_around(const rungi_query *q, rungi_device_kind kind,
+                                         rungi_policy policy, rungi_string *log)
+{
+    struct rungi_halves how = best_cut(q);
+    if (how.cut != RUNGI_HALVES_WHOLE)
+        how.kernel = choose(q, &how, kind, policy, log);
+    if (!how.kernel) {
+        how = (struct rungi_halves){.cut = RUNGI_HALVES_WHOLE};
+        how.kernel = choose(q, &how, kind, policy, log);
+    }
+    return how;
+}
+
 const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind kind,
                                         rungi_policy policy, rungi_string *log,
                                         struct rungi_halves *halves_out)
@@ -299,13 +313,17 @@ const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind 
     const rungi_kernel *kernel = rungi_kernel_choose(q, kind, policy, halves ? NULL : log);
     if (!halves || kernel)
         return kernel;
-    struct rungi_halves how = best_cut(q);
-    if (how.cut != RUNGI_HALVES_WHOLE)
-        how.kernel = choose(q, &how, kind, policy, log);
-    if (!how.kernel) {
-        how = (struct rungi_halves){.cut = RUNGI_HALVES_WHOLE};
-        how.kernel = choose(q, &how, kind, policy, log);
-    }
-    *halves_out = how;
-    return how.kernel;
+    *halves_out = choose_around(q, kind, policy, log);
+    return halves_out->kernel;
+}
+
+void rungi_halves_around(const rungi_query *q, rungi_device_kind kind, rungi_policy policy,
+                         struct rungi_halves *halves_out)
+{
+    *halves_out = (struct rungi_halves){0};
+    if (!rungi_query_has_halves(q))
+        return;
+    struct rungi_halves how = choose_around(q, kind, policy, NULL);
+    if (how.kernel && how.kernel->kind != RUNGI_REFERENCE && !how.kernel->halves)
+        *halves_out = how;
 }

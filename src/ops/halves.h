@@ -35,6 +35,12 @@ const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind 
                                         rungi_policy policy, rungi_string *log,
                                         struct rungi_halves *halves_out);
 
+// The kernel of float32 that would do a query whose kernel takes 16 bits as they are: plan.autotune
+// measures the one beside the other. *halves_out as there; its kernel is NULL where there is none,
+// or where that is one of those.
+void rungi_halves_around(const rungi_query *q, rungi_device_kind kind, rungi_policy policy,
+                         struct rungi_halves *halves_out);
+
 // The kernel that does it, for queries whose `halves` says how: in all but what it runs like that
 // one.
 rungi_kernel rungi_halves_kernel(const struct rungi_halves *halves);

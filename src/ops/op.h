@@ -91,8 +91,9 @@ typedef struct rungi_query {
     bool gradients; // a backward pass follows: hidden outputs are needed
     int threads;
     rung_isa isa;
-    bool winograd; // convolutions may round as Winograd's do: `plan.winograd`
-    bool native;   // the processor has instructions for these 16 bits: `train.compute`
+    bool winograd;    // convolutions may round as Winograd's do: `plan.winograd`
+    bool winograd_f4; // those in bf16 in tiles of 4x4 instead of 2x2: `plan.winograd_bf16`
+    bool native;      // the processor has instructions for these 16 bits: `train.compute`
     // Operands of 16 bits around a float32 kernel: how (ops/halves.h). NULL: it takes all operands
     // as they are.
     const struct rungi_halves *halves;

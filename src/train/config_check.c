@@ -234,6 +234,23 @@ static rung_status check_memory(const rungi_options *o, const rungi_train_config
     return RUNG_OK;
 }
 
+// Tiles for computing in bf16 where there is none of it.
+static void note_winograd_bf16(const rungi_options *o, const rungi_train_config *v,
+                               rung_context *context)
+{
+    char missing[96];
+    const char *why = !v->plan.winograd                              ? "plan.winograd is off"
+                      : v->precision.dtype != RUNG_BF16              ? "train.precision is not bf16"
+                      : v->precision.compute == RUNG_COMPUTE_STORAGE ? "train.compute is storage"
+                                                                     : NULL;
+    if (v->plan.winograd_bf16 == RUNG_WINOGRAD_F2)
+        return;
+    if (!why && !rung_compute_native(context, RUNG_BF16, missing, sizeof missing))
+        why = missing;
+    if (why)
+        rungi_options_note(o, context, "plan.winograd_bf16", "ignored: %s", why);
+}
+
 rung_status rungi_train_config_check(const rungi_options *options, const void *values,
                                      rung_context *context)
 {
@@ -253,6 +270,7 @@ rung_status rungi_train_config_check(const rungi_options *options, const void *v
         (v->plan.kernels != RUNG_KERNELS_OWN || v->plan.layout != RUNG_LAYOUT_CHANNELS_LAST))
         return rungi_options_fail(options, "plan.winograd",
                                   "needs plan.kernels own and plan.layout channels_last");
+    note_winograd_bf16(options, v, context);
     if (*v->ladder.launcher && !strstr(v->ladder.launcher, "{ranks}"))
         return rungi_options_fail(options, "ladder.launcher",
                                   "is '%s': it needs {ranks} where their number belongs, as in "

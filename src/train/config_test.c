@@ -68,6 +68,7 @@ static void fixed_names(void **state)
         "plan.layout",
         "plan.kernels",
         "plan.winograd",
+        "plan.winograd_bf16",
         "ladder.rungs",
         "ladder.budget",
     };
@@ -245,6 +246,13 @@ static void settings_without_effect_are_told(void **state)
     SET(config, "data.num_workers=2", "optim.name=sgd");
     assert_ok(rung_config_check(config));
     assert_int_equal(lines, 2);
+    SET(config, "plan.winograd_bf16=f4"); // plan.winograd is off
+    assert_ok(rung_config_check(config));
+    assert_int_equal(lines, 3);
+    SET(config, "plan.winograd=true", "plan.kernels=own", "plan.layout=channels_last",
+        "train.precision=bf16", "train.compute=storage");
+    assert_ok(rung_config_check(config));
+    assert_int_equal(lines, 4);
     rung_config_destroy(&config);
     rung_context_destroy(&context);
 }

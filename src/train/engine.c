@@ -110,6 +110,7 @@ rung_compile_options rungi_engine_plan_options(const rungi_engine *e, bool train
                                   .layout = e->options.layout,
                                   .kernels = e->options.kernels,
                                   .winograd = e->options.winograd,
+                                  .winograd_bf16 = e->options.winograd_bf16,
                                   .precision = e->options.precision,
                                   .compute = e->options.compute,
                                   .synchronize = e->group.size > 1,

@@ -52,6 +52,7 @@ typedef struct rungi_engine_options {
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
+    rung_winograd_bf16 winograd_bf16;
     rung_dtype precision; // f32, or what autocast keeps activations in
     rung_compute compute;
     rung_tuning *tuning;                 // borrowed; NULL: kernels by each operator's order

@@ -127,6 +127,7 @@ static rung_status make_engine(rungi_session *s, bool timeline_off)
                               .layout = c->plan.layout,
                               .kernels = c->plan.kernels,
                               .winograd = c->plan.winograd,
+                              .winograd_bf16 = c->plan.winograd_bf16,
                               .precision = c->precision.dtype,
                               .compute = c->precision.compute,
                               .tuning = s->tuning,

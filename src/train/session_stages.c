@@ -46,6 +46,7 @@ static rung_status choose(rungi_session *s, rungi_session_stages *g)
                  .layout = c->plan.layout,
                  .kernels = c->plan.kernels,
                  .winograd = c->plan.winograd,
+                 .winograd_bf16 = c->plan.winograd_bf16,
                  .precision = c->precision.dtype,
                  .compute = c->precision.compute},
         .optimizer_states = rungi_optimizer_states(&optimizer),

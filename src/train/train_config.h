@@ -281,6 +281,7 @@ typedef struct rungi_plan_config {
     rung_layout layout;
     rung_kernels kernels;
     bool winograd;
+    rung_winograd_bf16 winograd_bf16;
     bool autotune;
 } rungi_plan_config;
 

@@ -153,13 +153,17 @@ static void add_recompute(const rungi_train_config *c, rungi_string *out)
 static void add_precision(const rungi_session *s, rungi_string *out)
 {
     const rungi_precision_config *p = &s->c->precision;
+    const rungi_plan_config *plan = &s->c->plan;
     char why[96];
     if (p->dtype == RUNG_F32)
         return;
     bool native = rung_compute_native(s->context, p->dtype, why, sizeof why);
     rungi_string_add(out, "precision  %s, compute ", p->dtype == RUNG_BF16 ? "bf16" : "fp16");
     if (native && p->compute != RUNG_COMPUTE_STORAGE)
-        rungi_string_add(out, "native");
+        rungi_string_add(out, "native%s",
+                         !plan->winograd                           ? ""
+                         : plan->winograd_bf16 == RUNG_WINOGRAD_F4 ? ", Winograd F(4x4)"
+                                                                   : ", Winograd F(2x2)");
     else
         rungi_string_add(out, "storage: kept in 16 bits, computed with in float32%s%s",
                          p->compute == RUNG_COMPUTE_AUTO ? "; native is not available: " : "",

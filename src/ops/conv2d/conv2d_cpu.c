@@ -2,6 +2,7 @@
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv2d/conv2d_direct.h"
 #include "ops/conv2d/conv2d_winograd.h"
+#include "ops/conv2d/conv2d_winograd_half.h"
 #include "ops/element.h"
 #include "ops/onednn.h"
 
@@ -269,6 +270,7 @@ static const rungi_kernel onednn_winograd_backward = {.name = "onednn_winograd",
 const rungi_kernel *const rungi_conv2d_forward_cpu[] = {&onednn_forward,
                                                         &onednn_winograd_forward,
                                                         &rungi_conv2d_forward_winograd,
+                                                        &rungi_conv2d_forward_winograd_half,
                                                         &rungi_conv2d_forward_direct,
                                                         &reference_forward,
                                                         NULL};
@@ -281,6 +283,7 @@ const rungi_kernel *const rungi_conv2d_weight_cpu[] = {&onednn_weight,
 const rungi_kernel *const rungi_conv2d_data_cpu[] = {&onednn_data,
                                                      &onednn_winograd_backward,
                                                      &rungi_conv2d_data_winograd,
+                                                     &rungi_conv2d_data_winograd_half,
                                                      &rungi_conv2d_data_direct,
                                                      &reference_data,
                                                      NULL};

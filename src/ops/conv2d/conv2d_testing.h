@@ -5,6 +5,8 @@
 
 #include "base/options.h"
 #include "ops/conv2d/conv2d.h"
+#include "ops/element.h"
+#include "ops/pool_window.h"
 #include "ops/trial_testing.h"
 
 extern const rungi_op rungi_op_conv2d;
@@ -68,6 +70,64 @@ static inline void check_threads(const rungi_case *c, const char *kernel)
     for (int k = 0; k < count; k++)
         free(bits[k]);
     rungi_trial_fini(&t);
+}
+
+// ---- what is fused ------------------------------------------------------------------------------
+
+// What pooling of 2x2, if any, and ReLU make of what the convolution of t stored, for element
+// (n, c, i, j).
+static inline double fused_value(const rungi_trial *t, int64_t n, int64_t c, int64_t i, int64_t j,
+                                 bool pool, bool relu, uint8_t *place_out)
+{
+    const int64_t *d = t->out[0].shape.dim;
+    double best = 0;
+    for (int k = 0; k < (pool ? 4 : 1); k++) {
+        int64_t y = pool ? 2 * i + k / 2 : i, x = pool ? 2 * j + k % 2 : j;
+        double v = rungi_trial_get(t, &t->out[0], ((n * d[1] + c) * d[2] + y) * d[3] + x);
+        if (k == 0 || (!(v <= best) && best == best)) {
+            best = v;
+            *place_out = (uint8_t)k;
+        }
+    }
+    return relu && best < 0 ? 0 : best;
+}
+
+// The convolution of t, which has run as q says, once more with pooling (the places kept where no
+// ReLU follows), ReLU or both: the bits of what it stored and what follows.
+static inline void check_fused(rungi_trial *t, rungi_query q, const char *kernel, bool pool,
+                               bool relu)
+{
+    static const rungi_pool_attr two = {{2, 2}, {2, 2}, {0, 0}, false, false, 0};
+    const int64_t *d = t->out[0].shape.dim, h = pool ? d[2] / 2 : d[2], w = pool ? d[3] / 2 : d[3];
+    const int64_t count = d[0] * h * w * d[1];
+    const size_t size = rung_dtype_size(t->dtype);
+    rungi_operand out[2] = {{t->dtype, RUNGI_CHANNELS_LAST, {4, {d[0], d[1], h, w}}, t->n_ptr},
+                            {RUNG_U8, RUNGI_CHANNELS_LAST, {4, {d[0], d[1], h, w}}, -1}};
+    rungi_fused fused[2] = {{rungi_op_find("max_pool2d"), &two, 0, &t->out[0], 1, out},
+                            {rungi_op_find("relu"), NULL, 0, &out[0], 1, out}};
+    out[1].buffer = relu ? -1 : t->n_ptr + 1;
+    q.out = out;
+    q.n_out = 1 + pool;
+    q.fused = pool ? fused : fused + 1;
+    q.n_fused = pool + relu;
+    char *y = malloc(((size_t)count + 1) * size);
+    _Alignas(8) char want[8];
+    uint8_t *places = malloc((size_t)count + 1), place = 0;
+    t->ptr[t->n_ptr] = y;
+    t->ptr[t->n_ptr + 1] = places;
+    y[(size_t)count * size] = places[count] = 77;
+    assert_true(rungi_kernel_can_run(named(&q, kernel), &q, &(rungi_reason){0}));
+    assert_ok(rungi_trial_run(t, &q, named(&q, kernel), 1));
+    for (int64_t k = 0; k < count; k++) {
+        int64_t c = k % d[1], j = k / d[1] % w, i = k / d[1] / w % h, n = k / d[1] / w / h;
+        rungi_set(t->dtype, want, 0, fused_value(t, n, c, i, j, pool, relu, &place));
+        assert_memory_equal(y + (size_t)k * size, want, size);
+        assert_true(!pool || relu || places[k] == place);
+    }
+    assert_true(y[(size_t)count * size] == 77 && places[count] == 77);
+    t->ptr[t->n_ptr] = t->ptr[t->n_ptr + 1] = NULL;
+    free(y);
+    free(places);
 }
 
 #endif

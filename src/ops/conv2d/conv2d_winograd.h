@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd convolution, 3x3, stride 1, float32, channels last: what its two halves share.
+// Winograd convolution, 3x3, stride 1, channels last: what its kernels share. This page is about
+// float32; conv2d_winograd_half.h tells what is otherwise in bf16, which has the same driver.
 //
 // An output tile of 4x4 pixels comes from an input tile of 6x6 (Lavin & Gray 2015, "Fast Algorithms
 // for Convolutional Neural Networks"):
@@ -32,6 +33,7 @@
 #include "ops/op.h"
 
 enum {
+    RUNGI_WINO_TILE = 4, // pixels of an output tile's side, in float32
     RUNGI_WINO_POINTS = 36,
     RUNGI_WINO_PARTS = 8,
     RUNGI_WINO_SUMMED = 8, // tiles of a part of the sums by channel
@@ -41,14 +43,15 @@ enum {
 typedef struct rungi_wino_image {
     int64_t h, w, c;
     int64_t rows, cols; // tiles of one image
-    int64_t pad;        // tile (i, j) begins at pixel (4 i - pad, 4 j - pad)
+    int64_t pad;        // tile (i, j) begins at pixel (4 i - pad, 4 j - pad); or 2 i, 2 j
 } rungi_wino_image;
 
-// V: for each chunk of channels 36 planes of [tiles][width].
+// V: for each chunk of channels 36 planes of [tiles][width]. A word of it, of U and of Z is a
+// float32 or a pair of bf16.
 typedef struct rungi_wino_rows {
     int64_t chunk; // channels in a chunk; a multiple of a vector, or all
-    int64_t width; // floats from tile to tile
-    int64_t plane; // floats from point to point; 36 of them from chunk to chunk
+    int64_t width; // words from tile to tile
+    int64_t plane; // words from point to point; 36 of them from chunk to chunk
 } rungi_wino_rows;
 
 // U or Z: for each chunk of outputs 36 planes of panels.
@@ -56,13 +59,14 @@ typedef struct rungi_wino_panels {
     int lanes;     // of a vector
     int vectors;   // of a row
     int count;     // panels
-    int64_t depth; // rows
-    int64_t plane; // floats from point to point
+    int64_t depth; // rows: words of a row of V, or tiles
+    int64_t plane; // words from point to point
 } rungi_wino_panels;
 
-// A weight seen as [outputs][inputs][3][3]; strides in floats. `rotated`: taps in opposite order.
+// A weight seen as [outputs][inputs][3][3]; strides in elements. `rotated`: taps in opposite order.
+// What images and weights point to is of the loops' element type.
 typedef struct rungi_wino_weight {
-    const float *data;
+    const void *data;
     int64_t out, in;
     int64_t out_stride, in_stride;
     bool rotated;
@@ -77,22 +81,22 @@ typedef struct rungi_wino_lines {
 
 // What becomes of a pixel once it is computed: + bias, the largest of 2x2, ReLU.
 typedef struct rungi_wino_store {
-    const float *bias; // may be NULL
+    const void *bias; // may be NULL
     bool relu;
     bool add;       // to y; not with pooling
     bool pool;      // y has the largest of each 2x2 pixels, as max_pool2d has it
     uint8_t *index; // their places, 0 to 3; may be NULL
-    float *y;
+    void *y;
     // Sums by channel of y (ops/channel_sums.h) and values of each part; NULL: not wanted. Not with
-    // pooling.
+    // pooling, and in float32 alone.
     float *sums, *counts;
 } rungi_wino_store;
 
 // Where an image's pixels come from.
 typedef struct rungi_wino_source {
-    const float *data;
-    // The gradient of max_pool2d's output of 2x2 pixels of the image: a pixel is that of its window
-    // where its place, 0 to 3, is that of the window, else 0. NULL: the image itself.
+    const void *data;
+    // Float32: the gradient of max_pool2d's output of 2x2 pixels of the image: a pixel is that of
+    // its window where its place, 0 to 3, is that of the window, else 0. NULL: the image itself.
     const uint8_t *places, *places_end;
     const float *gate; // gradients alone: 0 where this is not positive; NULL: nowhere
 } rungi_wino_source;
@@ -100,9 +104,12 @@ typedef struct rungi_wino_source {
 // Loops, compiled once per instruction set.
 typedef struct rungi_wino_loops {
     int lanes;
+    int tile;                        // pixels of an output tile's side: 4, or 2
+    int pack;                        // channels in a word
     int (*panel_count)(int vectors); // into how many panels a row is cut
-    // V of tiles [first, first + count), to row 0 and on, of some points. `zeros`: image->c floats.
-    void (*input)(const rungi_wino_image *image, const rungi_wino_source *x, const float *zeros,
+    // V of tiles [first, first + count), to row 0 and on, of some points (bf16: of all). `zeros`:
+    // image->c elements.
+    void (*input)(const rungi_wino_image *image, const rungi_wino_source *x, const void *zeros,
                   int64_t first, int64_t count, const rungi_wino_rows *rows, rungi_wino_lines lines,
                   float *v);
     // Z of the same tiles of dy, to row `row` and on; Z has chunks of outputs, `chunk_stride`
@@ -113,12 +120,12 @@ typedef struct rungi_wino_loops {
                      int64_t chunk_stride, int64_t row, rungi_wino_lines lines, float *z,
                      float *sums);
     // U of inputs [in_begin, in_end), which become rows `row` and on, and the panels' vectors,
-    // which begin at output `out_begin`.
+    // which begin at output `out_begin`. Only the last inputs may leave a word unfilled.
     void (*weights)(const rungi_wino_weight *weight, int64_t out_begin, int64_t in_begin,
                     int64_t in_end, const rungi_wino_panels *panels, int64_t row, float *u);
     // c[r] = or += sum over k in [k_begin, k_end) of a[r * row_stride + k * k_stride] * panels[k]
     void (*multiply)(const rungi_wino_panels *panels, int64_t k_begin, int64_t k_end, int64_t rows,
-                     const float *a, int64_t row_stride, int64_t k_stride, const float *b, float *c,
+                     const void *a, int64_t row_stride, int64_t k_stride, const void *b, float *c,
                      int64_t c_stride, bool add);
     // y of tiles [first, first + count) and outputs [begin, end) from M, whose planes have rows of
     // `width` floats that begin with output `begin`. `image` is that before pooling. Where sums are
@@ -147,17 +154,20 @@ rungi_wino_source rungi_wino_gradient_of(const rungi_call *c);
 // Backward: can it be read where it lies?
 bool rungi_wino_takes_gradient(const rungi_query *q, rungi_reason *why);
 
-// Can a Winograd kernel do this pass at all: shapes, layouts, types, the switch.
+// Can a Winograd kernel do this pass at all: shapes, layouts, the switch. Types are the kernel's to
+// look at.
 bool rungi_wino_can_run(const rungi_query *q, const rungi_operand *x, const rungi_operand *y,
                         rungi_reason *why);
+// The same of forward, with what is fused to it.
+bool rungi_wino_can_run_forward(const rungi_query *q, rungi_reason *why);
 // Is it faster than a direct convolution for these channels?
 bool rungi_wino_pays(const rungi_query *q);
 
-// Operations that a Winograd kernel executes, transforms included.
-double rungi_wino_flops(const rungi_query *q);
+// Operations that a Winograd kernel with tiles of that side executes, transforms included.
+double rungi_wino_flops(const rungi_query *q, int tile);
 
 rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
-                                     int64_t pad);
+                                     int tile, int64_t pad);
 
 // Panels for `vectors` vectors and `depth` rows.
 rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t vectors,
@@ -213,6 +223,14 @@ static inline rung_status rungi_wino_created(rungi_setup *setup, void *state,
     setup->workspace = space->used;
     return RUNG_OK;
 }
+
+// Forward and the gradient of the input, of which q->pass says the one: a state, freed by `free`,
+// and a run.
+rung_status rungi_wino_create(const rungi_query *q, const rungi_wino_loops *loops,
+                              rungi_setup *setup);
+rung_status rungi_wino_run(const rungi_call *c);
+// Forward in float32: parts of the sums by channel.
+int64_t rungi_wino_sum_parts(const rungi_query *q);
 
 extern const rungi_kernel rungi_conv2d_forward_winograd, rungi_conv2d_data_winograd,
     rungi_conv2d_weight_winograd;

@@ -1,14 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of the transformed matrices. A block of rows times one panel stays in registers while k
 // runs: 6 rows x 2 vectors of AVX2's sixteen registers, or 4 x 3; 6 x 4 to 12 x 2 of AVX-512's 32.
+//
+// A word of the two factors is a float32 or, where WINO_PAIRS is defined, a pair of bf16.
 #include "ops/conv2d/conv2d_winograd.h"
 #include "ops/conv2d/conv2d_winograd_lanes.h"
 
+#if !defined(WINO_PAIRS) // else conv2d_winograd_half_lanes.h has them
+typedef float wino_word;
+typedef wino_v wino_words;
+
+WINO_INLINE wino_words wino_words_load(const wino_word *from)
+{
+    return wino_load(from);
+}
+
+WINO_INLINE wino_words wino_words_splat(wino_word x)
+{
+    return wino_splat(x);
+}
+
+WINO_INLINE wino_v wino_words_madd(wino_words a, wino_words b, wino_v c)
+{
+    return wino_madd(a, b, c);
+}
+#endif
+
 typedef struct wino_product {
     int64_t k, rows;
-    const float *a;
+    const wino_word *a;
     int64_t row_stride, k_stride;
-    const float *b; // contiguous rows of the panel's vectors
+    const wino_word *b; // contiguous rows of the panel's vectors
     float *c;
     int64_t c_stride;
     bool add;
@@ -19,14 +41,15 @@ enum { WINO_ROWS = 12, WINO_PANEL = 4, WINO_AHEAD = 12 };
 // Rows [r, r + rows) of the product; `rows` and `vectors` are constants where it is inlined.
 WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vectors)
 {
-    wino_v sum[WINO_ROWS][WINO_PANEL], b[WINO_PANEL];
-    const float *from = p->b, *a = p->a + r * p->row_stride;
+    wino_v sum[WINO_ROWS][WINO_PANEL];
+    wino_words b[WINO_PANEL];
+    const wino_word *from = p->b, *a = p->a + r * p->row_stride;
     const int64_t row_stride = p->row_stride, k_stride = p->k_stride;
     float *c = p->c + r * p->c_stride;
     // Rows of channels: the next block's, spread over k. Columns of tiles: some tiles ahead.
     const bool columns = row_stride == 1;
     const int64_t step = columns ? k_stride : rows * row_stride / p->k + 1;
-    const float *ahead = a + (columns ? WINO_AHEAD * k_stride : rows * row_stride);
+    const wino_word *ahead = a + (columns ? WINO_AHEAD * k_stride : rows * row_stride);
     WINO_UNROLL
     for (int i = 0; i < rows; i++) {
         WINO_UNROLL
@@ -36,13 +59,13 @@ WINO_INLINE void wino_block(const wino_product *p, int64_t r, int rows, int vect
     for (int64_t k = 0; k < p->k; k++) {
         WINO_UNROLL
         for (int j = 0; j < vectors; j++)
-            b[j] = wino_load(from + j * WINO_LANES);
+            b[j] = wino_words_load(from + j * WINO_LANES);
         WINO_UNROLL
         for (int i = 0; i < rows; i++) {
-            wino_v one = wino_splat(a[i * row_stride]);
+            wino_words one = wino_words_splat(a[i * row_stride]);
             WINO_UNROLL
             for (int j = 0; j < vectors; j++)
-                sum[i][j] = wino_madd(one, b[j], sum[i][j]);
+                sum[i][j] = wino_words_madd(one, b[j], sum[i][j]);
         }
         __builtin_prefetch(ahead);
         ahead += step;
@@ -96,8 +119,8 @@ static int wino_panel_count(int vectors)
 }
 
 static void wino_multiply(const rungi_wino_panels *panels, int64_t k_begin, int64_t k_end,
-                          int64_t rows, const float *a, int64_t row_stride, int64_t k_stride,
-                          const float *b, float *c, int64_t c_stride, bool add)
+                          int64_t rows, const void *a, int64_t row_stride, int64_t k_stride,
+                          const void *b, float *c, int64_t c_stride, bool add)
 {
     for (int i = 0; i < panels->count; i++) {
         int begin = rungi_wino_panel_begin(panels, i);
@@ -108,7 +131,7 @@ static void wino_multiply(const rungi_wino_panels *panels, int64_t k_begin, int6
             .a = a,
             .row_stride = row_stride,
             .k_stride = k_stride,
-            .b = b + (panels->depth * begin + k_begin * vectors) * WINO_LANES,
+            .b = (const wino_word *)b + (panels->depth * begin + k_begin * vectors) * WINO_LANES,
             .c = c + (int64_t)begin * WINO_LANES,
             .c_stride = c_stride,
             .add = add,

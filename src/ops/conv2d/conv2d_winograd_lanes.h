@@ -140,4 +140,26 @@ WINO_INLINE wino_v wino_where_positive(wino_v gate, wino_v v)
     return (wino_v)((wino_vi)v & (gate > (wino_v){0}));
 }
 
+// The largest of a window of four pixels, and its place. They are compared in row-major order: NaN
+// wins over every number and then stays, of equal values the first does.
+WINO_INLINE wino_v wino_largest(const wino_v pixel[4], wino_vi *place)
+{
+    wino_v best = pixel[0];
+    wino_vi at = {0};
+    WINO_UNROLL
+    for (int k = 1; k < 4; k++) {
+        wino_vi wins = ~(pixel[k] <= best) & (best == best);
+        best = (wino_v)((wins & (wino_vi)pixel[k]) | (~wins & (wino_vi)best));
+        at = (wins & k) | (~wins & at);
+    }
+    *place = at;
+    return best;
+}
+
+WINO_INLINE void wino_store_places(uint8_t *to, wino_vi place, int n)
+{
+    wino_bytes bytes = __builtin_convertvector(place, wino_bytes);
+    memcpy(to, &bytes, (size_t)n);
+}
+
 #endif

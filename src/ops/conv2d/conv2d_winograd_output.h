@@ -4,9 +4,7 @@
 // Sums by channel are taken of what was just stored, from the first cache: a tile's in float32 in
 // registers, then a part's in float32 in memory. The first tile of a part gives the shift.
 //
-// With pooling each tile of 4x4 pixels becomes 2x2, and the image before it is never stored. A
-// window is compared in row-major order: NaN wins over every number and then stays, of equal values
-// the first does.
+// With pooling each tile of 4x4 pixels becomes 2x2, and the image before it is never stored.
 #include "ops/channel_sums.h"
 #include "ops/conv2d/conv2d_winograd_transform.h"
 
@@ -90,27 +88,6 @@ WINO_INLINE void wino_sum_vector(const wino_tile *tile, int64_t o, int n, bool f
         wino_sum_pixels(tile, tile->at + o, tile->rows, tile->cols, n, first, sums + o);
 }
 
-// The largest of four pixels, and its place.
-WINO_INLINE wino_v wino_largest(const wino_v pixel[4], wino_vi *place)
-{
-    wino_v best = pixel[0];
-    wino_vi at = {0};
-    WINO_UNROLL
-    for (int k = 1; k < 4; k++) {
-        wino_vi wins = ~(pixel[k] <= best) & (best == best);
-        best = (wino_v)((wins & (wino_vi)pixel[k]) | (~wins & (wino_vi)best));
-        at = (wins & k) | (~wins & at);
-    }
-    *place = at;
-    return best;
-}
-
-WINO_INLINE void wino_store_places(uint8_t *to, wino_vi place, int n)
-{
-    wino_bytes bytes = __builtin_convertvector(place, wino_bytes);
-    memcpy(to, &bytes, (size_t)n);
-}
-
 // A vector of a tile's windows; index (NULL: not wanted) is where the first one's place goes.
 WINO_INLINE void wino_pool_vector(const float *m, int64_t plane, int n, wino_v bias, wino_vi mask,
                                   const wino_tile *tile, int64_t o, uint8_t *index)
@@ -168,12 +145,10 @@ WINO_INLINE void wino_output_tile(const float *from, int64_t plane, int64_t begi
                                   const wino_part *part)
 {
     const wino_vi mask = (to->relu ? -1 : 0) - (wino_vi){0};
-    uint8_t *index = to->index ? to->index + (tile->at - to->y) : NULL;
+    uint8_t *index = to->index ? to->index + (tile->at - (float *)to->y) : NULL;
     for (int64_t o = begin; o < end; o += WINO_LANES, from += WINO_LANES) {
         const int n = (int)rungi_wino_least(WINO_LANES, end - o);
-        const wino_v bias = !to->bias         ? (wino_v){0}
-                            : n == WINO_LANES ? wino_load(to->bias + o)
-                                              : wino_load_part(to->bias + o, n);
+        const wino_v bias = to->bias ? wino_load_some((const float *)to->bias + o, n) : (wino_v){0};
         if (n == WINO_LANES)
             for (int i = 0; i < next->rows; i++)
                 for (int j = 0; j < next->cols; j++)

@@ -3,7 +3,6 @@
 // has, the errors that conv2d_winograd.h states, and tiles in more than one go.
 #include "ops/channel_sums.h"
 #include "ops/conv2d/conv2d_testing.h"
-#include "ops/pool_window.h"
 
 static const rungi_conv2d_attr same = {{1, 1}, {1, 1}, {1, 1}, 1};
 static const rungi_conv2d_attr valid = {{1, 1}, {0, 0}, {1, 1}, 1};
@@ -63,58 +62,11 @@ static void goes_on_with_more_tiles(void **state)
     rungi_trial_fini(&other);
 }
 
-// What a fused pooling must give for output pixel (n, c, i, j) of the convolution in t.
-static float pooled(const rungi_trial *t, int64_t n, int64_t c, int64_t i, int64_t j, bool relu,
-                    uint8_t *place_out)
-{
-    const int64_t *d = t->out[0].shape.dim;
-    float best = 0;
-    for (int k = 0; k < 4; k++) {
-        int64_t at = ((n * d[1] + c) * d[2] + 2 * i + k / 2) * d[3] + 2 * j + k % 2;
-        float v = (float)rungi_trial_get(t, &t->out[0], at);
-        if (k == 0 || (!(v <= best) && best == best)) {
-            best = v;
-            *place_out = (uint8_t)k;
-        }
-    }
-    return relu && best < 0 ? 0 : best;
-}
-
-// The convolution of t, which has run, with pooling, and ReLU or the places of the maxima.
 static void check_pooling(rungi_trial *t, rung_isa isa, bool relu)
 {
-    static const rungi_pool_attr two = {{2, 2}, {2, 2}, {0, 0}, false, false, 0};
-    const int64_t *d = t->out[0].shape.dim, h = d[2] / 2, w = d[3] / 2;
-    const int64_t count = d[0] * h * w * d[1];
     rungi_query q = rungi_trial_query(t, RUNGI_FORWARD, ~0u, NULL);
-    rungi_operand out[2] = {{RUNG_F32, RUNGI_CHANNELS_LAST, {4, {d[0], d[1], h, w}}, t->n_ptr},
-                            {RUNG_U8, RUNGI_CHANNELS_LAST, {4, {d[0], d[1], h, w}}, -1}};
-    rungi_fused fused[2] = {{rungi_op_find("max_pool2d"), &two, 0, &t->out[0], 1, out},
-                            {rungi_op_find("relu"), NULL, 0, &out[0], 1, out}};
-    out[1].buffer = relu ? -1 : t->n_ptr + 1;
     q.isa = isa;
-    q.out = out;
-    q.n_out = 2;
-    q.fused = fused;
-    q.n_fused = 1 + relu;
-    float *y = malloc((size_t)(count + 1) * sizeof *y);
-    uint8_t *places = malloc((size_t)count + 1), place = 0;
-    t->ptr[t->n_ptr] = y;
-    t->ptr[t->n_ptr + 1] = places;
-    y[count] = 77;
-    places[count] = 77;
-    assert_true(rungi_kernel_can_run(named(&q, "winograd"), &q, &(rungi_reason){0}));
-    assert_ok(rungi_trial_run(t, &q, named(&q, "winograd"), 1));
-    for (int64_t k = 0; k < count; k++) {
-        int64_t c = k % d[1], j = k / d[1] % w, i = k / d[1] / w % h, n = k / d[1] / w / h;
-        float want = pooled(t, n, c, i, j, relu, &place);
-        assert_memory_equal(&y[k], &want, sizeof want);
-        assert_true(relu || places[k] == place);
-    }
-    assert_true(y[count] == 77 && places[count] == 77);
-    t->ptr[t->n_ptr] = t->ptr[t->n_ptr + 1] = NULL;
-    free(y);
-    free(places);
+    check_fused(t, q, "winograd", true, relu);
 }
 
 // The bits of a convolution and a pooling after it, with equal values and NaN too.

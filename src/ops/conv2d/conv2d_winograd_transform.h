@@ -1,115 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transforms B^T x B, G g G^T, A dy A^T and their transposes A^T m A, G^T d G, for a vector of
-// channels at a time. Each is a function of a line applied to columns, then to rows.
+// channels at a time.
 #include "ops/conv2d/conv2d_winograd.h"
-#include "ops/conv2d/conv2d_winograd_lanes.h"
+#include "ops/conv2d/conv2d_winograd_lines.h"
 #include "ops/conv2d/conv2d_winograd_turn.h"
-
-// The points are +-P and +-Q beside 0 and infinity.
-#define WINO_P 0.625f
-#define WINO_Q 1.5f
-#define WINO_PP (WINO_P * WINO_P)
-#define WINO_QQ (WINO_Q * WINO_Q)
-#define WINO_K(x) wino_splat((float)(x))
-
-// B^T: 6 pixels to 6 points. Row i is the product of (x - p) over the other points p.
-WINO_INLINE void wino_b(const wino_v d[6], wino_v t[6])
-{
-    const wino_v pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ), p = WINO_K(WINO_P), q = WINO_K(WINO_Q);
-    const wino_v product = WINO_K(WINO_PP * WINO_QQ), sum = WINO_K(WINO_PP + WINO_QQ);
-    t[0] = wino_msub(sum, d[2], wino_madd(product, d[0], d[4]));
-    t[5] = wino_msub(sum, d[3], wino_madd(product, d[1], d[5]));
-    wino_v even = wino_msub(qq, d[2], d[4]), odd = wino_msub(qq, d[1], d[3]);
-    t[1] = wino_madd(p, odd, even);
-    t[2] = wino_msub(p, odd, even);
-    even = wino_msub(pp, d[2], d[4]);
-    odd = wino_msub(pp, d[1], d[3]);
-    t[3] = wino_madd(q, odd, even);
-    t[4] = wino_msub(q, odd, even);
-}
-
-// A^T: 6 points to 4 pixels. Row i has the points' i-th powers.
-WINO_INLINE void wino_at(const wino_v m[6], wino_v y[4])
-{
-    const wino_v p = WINO_K(WINO_P), q = WINO_K(WINO_Q), pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ);
-    const wino_v ppp = WINO_K(WINO_PP * WINO_P), qqq = WINO_K(WINO_QQ * WINO_Q);
-    wino_v s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4];
-    y[0] = m[0] + s1 + s2;
-    y[1] = wino_madd(q, d2, p * d1);
-    y[2] = wino_madd(qq, s2, pp * s1);
-    y[3] = wino_madd(qqq, d2, wino_madd(ppp, d1, m[5]));
-}
-
-// A: 4 pixels to 6 points.
-WINO_INLINE void wino_a(const wino_v y[4], wino_v m[6])
-{
-    const wino_v p = WINO_K(WINO_P), q = WINO_K(WINO_Q), pp = WINO_K(WINO_PP), qq = WINO_K(WINO_QQ);
-    const wino_v ppp = WINO_K(WINO_PP * WINO_P), qqq = WINO_K(WINO_QQ * WINO_Q);
-    m[0] = y[0];
-    m[5] = y[3];
-    wino_v even = wino_madd(pp, y[2], y[0]), odd = wino_madd(ppp, y[3], p * y[1]);
-    m[1] = even + odd;
-    m[2] = even - odd;
-    even = wino_madd(qq, y[2], y[0]);
-    odd = wino_madd(qqq, y[3], q * y[1]);
-    m[3] = even + odd;
-    m[4] = even - odd;
-}
-
-// The divisors of G: the products of a point's distances to the others.
-#define WINO_N0 (1 / (WINO_PP * WINO_QQ))
-#define WINO_NP (1 / (2 * WINO_PP * (WINO_PP - WINO_QQ)))
-#define WINO_NQ (1 / (2 * WINO_QQ * (WINO_QQ - WINO_PP)))
-
-// G: 3 taps to 6 points.
-WINO_INLINE void wino_g(const wino_v g[3], wino_v u[6])
-{
-    u[0] = WINO_K(WINO_N0) * g[0];
-    u[5] = g[2];
-    wino_v even = wino_madd(WINO_K(WINO_NP * WINO_PP), g[2], WINO_K(WINO_NP) * g[0]);
-    wino_v odd = WINO_K(WINO_NP * WINO_P) * g[1];
-    u[1] = even + odd;
-    u[2] = even - odd;
-    even = wino_madd(WINO_K(WINO_NQ * WINO_QQ), g[2], WINO_K(WINO_NQ) * g[0]);
-    odd = WINO_K(WINO_NQ * WINO_Q) * g[1];
-    u[3] = even + odd;
-    u[4] = even - odd;
-}
-
-// G^T: 6 points to 3 taps.
-WINO_INLINE void wino_gt(const wino_v u[6], wino_v g[3])
-{
-    wino_v s1 = u[1] + u[2], d1 = u[1] - u[2], s2 = u[3] + u[4], d2 = u[3] - u[4];
-    g[0] = wino_madd(WINO_K(WINO_NQ), s2, wino_madd(WINO_K(WINO_NP), s1, WINO_K(WINO_N0) * u[0]));
-    g[1] = wino_madd(WINO_K(WINO_NQ * WINO_Q), d2, WINO_K(WINO_NP * WINO_P) * d1);
-    g[2] = wino_madd(WINO_K(WINO_NQ * WINO_QQ), s2, wino_madd(WINO_K(WINO_NP * WINO_PP), s1, u[5]));
-}
-
-// X[from][from] to Y[to][to] by `line`: columns, then rows [begin, end).
-#define WINO_2D(line, from, to, X, Y) WINO_2D_LINES(line, from, to, 0, to, X, Y)
-#define WINO_2D_LINES(line, from, to, begin, end, X, Y) \
-    do {                                                \
-        wino_v half_[to][from];                         \
-        WINO_UNROLL                                     \
-        for (int j_ = 0; j_ < (from); j_++) {           \
-            wino_v in_[from], out_[to];                 \
-            WINO_UNROLL                                 \
-            for (int i_ = 0; i_ < (from); i_++)         \
-                in_[i_] = X(i_, j_);                    \
-            line(in_, out_);                            \
-            WINO_UNROLL                                 \
-            for (int i_ = 0; i_ < (to); i_++)           \
-                half_[i_][j_] = out_[i_];               \
-        }                                               \
-        WINO_UNROLL                                     \
-        for (int i_ = begin; i_ < (end); i_++) {        \
-            wino_v out_[to];                            \
-            line(half_[i_], out_);                      \
-            WINO_UNROLL                                 \
-            for (int j_ = 0; j_ < (to); j_++)           \
-                Y(i_, j_, out_[j_]);                    \
-        }                                               \
-    } while (0)
 
 // Where the pixels of a tile lie: size x size of them, `zeros` for those outside.
 static void wino_pixels(const rungi_wino_image *m, const float *x, const float *zeros, int64_t tile,
@@ -138,7 +32,7 @@ static void wino_windows(const rungi_wino_image *m, const rungi_wino_source *x, 
             int64_t y = top + i, z = left + j;
             bool inside = y >= 0 && y < 2 * h && z >= 0 && z < 2 * w;
             int64_t from = inside ? ((n * h + y / 2) * w + z / 2) * m->c : 0;
-            at[i * size + j] = inside ? x->data + from : zeros;
+            at[i * size + j] = inside ? (const float *)x->data + from : zeros;
             place[i * size + j] = x->places + from;
         }
 }
@@ -224,9 +118,9 @@ WINO_INLINE void wino_input_channels(const wino_input_tile *tile, const wino_inp
                           lines, to, plane);
 }
 
-static void wino_input(const rungi_wino_image *image, const rungi_wino_source *x,
-                       const float *zeros, int64_t first, int64_t count,
-                       const rungi_wino_rows *rows, rungi_wino_lines lines, float *v)
+static void wino_input(const rungi_wino_image *image, const rungi_wino_source *x, const void *zeros,
+                       int64_t first, int64_t count, const rungi_wino_rows *rows,
+                       rungi_wino_lines lines, float *v)
 {
     wino_input_tile tiles[2];
     wino_find_input(image, x, zeros, first, &tiles[0]);
@@ -388,7 +282,7 @@ static void wino_weights(const rungi_wino_weight *w, int64_t out_begin, int64_t 
         int n = (int)rungi_wino_least(WINO_LANES, w->out - o);
         int64_t step = rungi_wino_panel_at(panels, 1, j) - rungi_wino_panel_at(panels, 0, j);
         for (int64_t c = in_begin; c < in_end; c += WINO_TAKE)
-            wino_weights_take(w, w->data + o * w->out_stride + c * w->in_stride, n,
+            wino_weights_take(w, (const float *)w->data + o * w->out_stride + c * w->in_stride, n,
                               (int)rungi_wino_least(WINO_TAKE, in_end - c), panels->plane, step,
                               u + rungi_wino_panel_at(panels, row + c - in_begin, j));
     }

@@ -251,7 +251,12 @@ static bool can_run(const rungi_query *q, rungi_reason *why)
     if (!rungi_wino_pools(q) && !rungi_fuses_relu(q, why))
         return false;
     return rungi_wino_takes_gradient(q, why) &&
-           rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why);
+           rungi_wino_can_run(q, &q->in[0], rungi_conv2d_output(q), why) && rungi_f32_only(q, why);
+}
+
+static double flops(const rungi_query *q)
+{
+    return rungi_wino_flops(q, RUNGI_WINO_TILE);
 }
 
 static rung_status create(const rungi_query *q, rungi_setup *setup)
@@ -261,8 +266,8 @@ static rung_status create(const rungi_query *q, rungi_setup *setup)
     RUNG_CHECK(p, RUNG_NO_MEMORY, "no memory for a convolution");
     p->loops = rungi_wino_loops_for(q->isa);
     const rungi_operand *y = rungi_conv2d_output(q);
-    p->x = rungi_wino_image_of(&q->in[0], y, a->pad[0]);
-    p->dy = rungi_wino_image_of(y, y, 0);
+    p->x = rungi_wino_image_of(&q->in[0], y, RUNGI_WINO_TILE, a->pad[0]);
+    p->dy = rungi_wino_image_of(y, y, RUNGI_WINO_TILE, 0);
     p->tiles = y->shape.dim[0] * p->dy.rows * p->dy.cols;
     p->threads = p->tiles * p->x.c * p->dy.c < SMALL ? 1 : q->threads;
     plan_blocks(p);
@@ -298,7 +303,7 @@ const rungi_kernel rungi_conv2d_weight_winograd = {.name = "winograd",
                                                    .kind = RUNGI_OWN,
                                                    .can_run = can_run,
                                                    .prefers = rungi_wino_pays,
-                                                   .flops = rungi_wino_flops,
+                                                   .flops = flops,
                                                    .fuses = true,
                                                    .adds = true,
                                                    .create = create,
