@@ -92,8 +92,10 @@ static void set_variables(const char *const *more)
         }
 }
 
-// Climbs `rungs` ("[fuse]") with the script in place of rung.
-static climb *climb_with(test_folder *folder, const char *rungs, const char *const *variables)
+// Climbs `rungs` ("[fuse]") from a base with `ranks` ranks of a strategy, with the script in place
+// of rung.
+static climb *climb_from(test_folder *folder, const char *strategy, const char *ranks,
+                         const char *rungs, const char *const *variables)
 {
     climb *c = calloc(1, sizeof *c);
     training_log log;
@@ -105,6 +107,8 @@ static climb *climb_with(test_folder *folder, const char *rungs, const char *con
     set_variables(variables);
     snprintf(setting, sizeof setting, "ladder.rungs=%s", rungs);
     const char *const overrides[] = {setting,
+                                     strategy,
+                                     ranks,
                                      "device.threads=2",
                                      "train.epochs=1",
                                      "model.name=lenet5",
@@ -121,6 +125,11 @@ static climb *climb_with(test_folder *folder, const char *rungs, const char *con
     rung_config_destroy(&config);
     rung_context_destroy(&context);
     return c;
+}
+
+static climb *climb_with(test_folder *folder, const char *rungs, const char *const *variables)
+{
+    return climb_from(folder, "train.strategy=auto", "train.ranks=1", rungs, variables);
 }
 
 static void end(climb *c)
@@ -266,6 +275,26 @@ static void waiting_is_said(void **state)
     end(c);
 }
 
+// Workers of parameter servers give the bits of replicas, and not those of stages.
+static void servers_are_held_to_what_they_replace(void **state)
+{
+    (void)state;
+    for (int stages = 0; stages < 2; stages++) {
+        test_folder folder;
+        test_folder_init(&folder);
+        climb *c =
+            climb_from(&folder, stages ? "train.strategy=pipeline" : "train.strategy=ddp",
+                       "train.ranks=2", "[ddp, parameter_server]", (const char *const[]){NULL});
+        check_rung(c, 1, "ddp",
+                   stages ? "not available: train.strategy is pipeline"
+                          : "not available: the base has it already",
+                   "none", true);
+        check_rung(c, 2, "parameter_server", "no clear change", stages ? "envelope" : "bits", true);
+        end(c);
+        test_folder_fini(&folder);
+    }
+}
+
 static void base_that_fails_ends_the_ladder(void **state)
 {
     climb *c = climb_with(*state, "[channels_last]", (const char *const[]){"WAIT=", NULL});
@@ -282,6 +311,7 @@ int main(void)
         cmocka_unit_test(confirmation_fails),
         IN_FOLDER(rounds_are_repeated_while_cores_move),
         IN_FOLDER(waiting_is_said),
+        cmocka_unit_test(servers_are_held_to_what_they_replace),
         IN_FOLDER(base_that_fails_ends_the_ladder),
     };
     return RUN_TESTS(tests);

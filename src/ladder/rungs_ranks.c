@@ -17,6 +17,8 @@ bool rungi_rung_ddp(const rungi_train_config *c, char *setting, size_t size, cha
         ranks = c->data.batch_size;
     if (ranks > RUNGI_MAX_RANKS)
         ranks = RUNGI_MAX_RANKS;
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
+        return rungi_rung_cannot(why, why_size, "train.strategy is pipeline: ranks are its stages");
     if (c->train.ranks > 1)
         return rungi_rung_cannot(why, why_size, "the base has it already");
     if (c->train.strategy == RUNGI_STRATEGY_SINGLE)
@@ -148,8 +150,11 @@ bool rungi_rung_parameter_server(const rungi_train_config *c, char *setting, siz
     return true;
 }
 
+// Workers in step do what replicas do; stages do something else (rungi_rung_pipeline_effect).
 rungi_effect rungi_rung_parameter_server_effect(const rungi_train_config *c)
 {
+    if (c->train.strategy == RUNGI_STRATEGY_PIPELINE)
+        return rungi_rung_pipeline_effect(c);
     return c->ddp.compress == RUNG_F32 ? RUNGI_EXACT : RUNGI_NUMERIC;
 }
 
