@@ -22,7 +22,7 @@ typedef rungi_effect rungi_effect_fn(const rungi_train_config *c);
 rungi_setting_fn rungi_rung_channels_last, rungi_rung_blocked, rungi_rung_winograd,
     rungi_rung_fuse_optimizer, rungi_rung_autotune, rungi_rung_huge_pages, rungi_rung_recompute,
     rungi_rung_bf16, rungi_rung_winograd_f4, rungi_rung_fp16, rungi_rung_accumulate,
-    rungi_rung_threads;
+    rungi_rung_large_batch, rungi_rung_threads;
 rungi_effect_fn rungi_rung_accumulate_effect;
 // rungs_data.c
 rungi_setting_fn rungi_rung_workers, rungi_rung_prefetch, rungi_rung_worker_nice, rungi_rung_pinned,

@@ -165,6 +165,19 @@ rungi_effect rungi_rung_accumulate_effect(const rungi_train_config *c)
     return c->exact ? RUNGI_EXACT : rungi_rung_normalizes(c) ? RUNGI_SEMANTIC : RUNGI_NUMERIC;
 }
 
+// Twice the samples at once, and so a step of twice as many. The learning rate stays.
+bool rungi_rung_large_batch(const rungi_train_config *c, char *setting, size_t size, char *why,
+                            size_t why_size)
+{
+    bool part = c->data.batch_per_device > 0;
+    int64_t batch = part ? c->data.batch_per_device : c->data.batch_size;
+    (void)why;
+    (void)why_size;
+    snprintf(setting, size, "%s=%" PRId64, part ? "data.batch_per_device" : "data.batch_size",
+             2 * batch);
+    return true;
+}
+
 // A core for the loader and the system.
 bool rungi_rung_threads(const rungi_train_config *c, char *setting, size_t size, char *why,
                         size_t why_size)
