@@ -118,13 +118,7 @@ bool rungi_rung_bf16(const rungi_train_config *c, char *setting, size_t size, ch
 bool rungi_rung_winograd_f4(const rungi_train_config *c, char *setting, size_t size, char *why,
                             size_t why_size)
 {
-    if (!c->plan.winograd)
-        return rungi_rung_cannot(why, why_size, "plan.winograd is off");
-    if (c->precision.dtype != RUNG_BF16)
-        return rungi_rung_cannot(why, why_size, "train.precision is not bf16");
-    if (c->precision.compute == RUNG_COMPUTE_STORAGE)
-        return rungi_rung_cannot(why, why_size, "train.compute is storage");
-    if (!rung_compute_native(NULL, RUNG_BF16, why, why_size))
+    if (!rungi_config_winograd_bf16(c, NULL, why, why_size))
         return false;
     snprintf(setting, size, "plan.winograd_bf16=f4");
     return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What concerns several keys at once.
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -234,20 +235,27 @@ static rung_status check_memory(const rungi_options *o, const rungi_train_config
     return RUNG_OK;
 }
 
+bool rungi_config_winograd_bf16(const rungi_train_config *v, const rung_context *context, char *why,
+                                size_t size)
+{
+    const char *missing = !v->plan.winograd                 ? "plan.winograd is off"
+                          : v->precision.dtype != RUNG_BF16 ? "train.precision is not bf16"
+                          : v->precision.compute == RUNG_COMPUTE_STORAGE
+                              ? "train.compute is storage"
+                              : NULL;
+    if (!missing)
+        return rung_compute_native(context, RUNG_BF16, why, size);
+    snprintf(why, size, "%s", missing);
+    return false;
+}
+
 // Tiles for computing in bf16 where there is none of it.
 static void note_winograd_bf16(const rungi_options *o, const rungi_train_config *v,
                                rung_context *context)
 {
-    char missing[96];
-    const char *why = !v->plan.winograd                              ? "plan.winograd is off"
-                      : v->precision.dtype != RUNG_BF16              ? "train.precision is not bf16"
-                      : v->precision.compute == RUNG_COMPUTE_STORAGE ? "train.compute is storage"
-                                                                     : NULL;
-    if (v->plan.winograd_bf16 == RUNG_WINOGRAD_F2)
-        return;
-    if (!why && !rung_compute_native(context, RUNG_BF16, missing, sizeof missing))
-        why = missing;
-    if (why)
+    char why[96];
+    if (v->plan.winograd_bf16 != RUNG_WINOGRAD_F2 &&
+        !rungi_config_winograd_bf16(v, context, why, sizeof why))
         rungi_options_note(o, context, "plan.winograd_bf16", "ignored: %s", why);
 }
 

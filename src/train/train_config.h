@@ -348,6 +348,11 @@ rung_status rungi_train_config_check_replicas(const rungi_options *options,
 // train.strategy by its word; auto is what it stands for.
 const char *rungi_config_strategy_name(const rungi_train_config *values, int64_t ranks);
 
+// Does plan.winograd compute in bf16 here, so that plan.winograd_bf16 has an effect? On false `why`
+// says what is in the way. Context NULL: what the processor has counts, whatever device.isa is.
+bool rungi_config_winograd_bf16(const rungi_train_config *values, const rung_context *context,
+                                char *why, size_t size);
+
 // Devices that share each batch within a rank: those of data_parallel, else one.
 static inline int rungi_train_devices(const rungi_train_config *values)
 {
