@@ -77,7 +77,8 @@ rung_status rungi_dnn_attr(const rungi_query *q, dnnl_primitive_attr_t *attr_out
 // ---- convolution ------------------------------------------------------------------------------
 
 typedef struct conv_md {
-    rungi_md src, weight, bias, dst;                     // what the primitive may choose from
+    rungi_md src, weight, bias, dst; // what the primitive may choose from
+    rungi_md forward_weight;         // forward's: gradients of bf16 weights are float32
     rungi_md user_src, user_weight, user_bias, user_dst; // what lies in memory
     dnnl_dims_t stride, dilation, pad_l, pad_r;
     dnnl_alg_kind_t alg;
@@ -87,6 +88,7 @@ static void conv_md_free(conv_md *m)
 {
     rungi_md_free(&m->src);
     rungi_md_free(&m->weight);
+    rungi_md_free(&m->forward_weight);
     rungi_md_free(&m->bias);
     rungi_md_free(&m->dst);
 }
@@ -107,6 +109,7 @@ static rung_status conv_weight_md(const rungi_dnn_conv *c, conv_md *m)
     int64_t strides[5] = {d[0] / g * d[1] * d[2] * d[3], d[1] * d[2] * d[3], d[2] * d[3], d[3], 1};
     int skip = g == 1; // without groups the dimensions are [out, in, h, w]
     RUNG_TRY(rungi_md_make(5 - skip, grouped + skip, NULL, c->weight->dtype, &m->weight));
+    RUNG_TRY(rungi_md_make(5 - skip, grouped + skip, NULL, c->src->dtype, &m->forward_weight));
     return rungi_md_make(5 - skip, grouped + skip, strides + skip, c->weight->dtype,
                          &m->user_weight);
 }
@@ -140,8 +143,8 @@ static dnnl_status_t conv_forward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_
                                        dnnl_primitive_attr_t attr)
 {
     return dnnl_convolution_forward_primitive_desc_create(
-        desc, engine, prop, m->alg, m->src, m->weight, bias ? m->bias : NULL, m->dst, m->stride,
-        m->dilation, m->pad_l, m->pad_r, attr);
+        desc, engine, prop, m->alg, m->src, m->forward_weight, bias ? m->bias : NULL, m->dst,
+        m->stride, m->dilation, m->pad_l, m->pad_r, attr);
 }
 
 static dnnl_status_t conv_backward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
@@ -163,7 +166,7 @@ static dnnl_status_t conv_forward_desc(dnnl_primitive_desc_t *desc, dnnl_engine_
 {
     dnnl_convolution_desc_t d;
     dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
-        &d, prop, m->alg, &m->src, &m->weight, bias ? &m->bias : NULL, &m->dst, m->stride,
+        &d, prop, m->alg, &m->src, &m->forward_weight, bias ? &m->bias : NULL, &m->dst, m->stride,
         m->dilation, m->pad_l, m->pad_r);
     return status == dnnl_success ? dnnl_primitive_desc_create(desc, &d, attr, engine, NULL)
                                   : status;
