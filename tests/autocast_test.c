@@ -477,6 +477,14 @@ static void the_listing_says_it(void **state)
     build(&n, BATCH, 12);
     rung_plan *plan = compile(&n, (rung_compile_options){.precision = RUNG_BF16});
     assert_ok(rung_plan_explain(plan, &text));
+    bool native = rung_compute_native(context, RUNG_BF16, NULL, 0);
+    assert_non_null(strstr(text, native ? "precision bf16, compute native"
+                                        : "precision bf16, compute storage"));
+    free(text);
+    rung_plan_destroy(&plan);
+    plan = compile(&n,
+                   (rung_compile_options){.precision = RUNG_BF16, .compute = RUNG_COMPUTE_STORAGE});
+    assert_ok(rung_plan_explain(plan, &text));
     assert_non_null(strstr(text, "precision bf16, compute storage"));
     // The image, weight and bias of three layers, the logits back: each once.
     assert_int_equal(count_text(text, "cast.forward {to bf16}"), 7);

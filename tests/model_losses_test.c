@@ -2,9 +2,10 @@
 // ctest-labels: compiler long
 // Losses of 20 SGD steps of the built-in networks beside PyTorch's (tests/fixtures/models.txt, made
 // by tools/fixtures/models.py, which makes the same weights and batches): within 1e-4, or 3 times
-// the spread that PyTorch shows itself, at each step. In bfloat16 beside those of PyTorch's
-// autocast: within 3 times what its ways of computing have been apart so far, from each other and
-// from float32, and not below 1e-3.
+// the spread that PyTorch shows itself, at each step; with Winograd, whose error is some ten times
+// that of PyTorch's convolutions, within 3e-4, or 9 times the spread. In bfloat16 beside those of
+// PyTorch's autocast: within 3 times what its ways of computing have been apart so far, from each
+// other and from float32, and not below 1e-3.
 #include "testing.h"
 
 #include <math.h>
@@ -253,6 +254,8 @@ static double train(const fixture *f, const world *w, const switches *s, int ste
             apart =
                 fmax(apart, fmax(f->bf16_spread[step], fabs(f->bf16[step] / f->loss[step] - 1)));
         double limit = half ? fmax(1e-3, 3 * apart) : fmax(1e-4, 3 * f->spread[step]);
+        if (s->winograd)
+            limit *= 3;
         double theirs = half ? f->bf16[step] : f->loss[step];
         double difference = fabs((double)loss / theirs - 1);
         if (!(difference <= limit))

@@ -230,7 +230,8 @@ static void a_round_takes_the_memory(void **state)
     assert_true(rung_plan_memory_use(small).arena < whole / 3);
     assert_true(rung_plan_memory_use(adding).arena <
                 whole / 3 + rung_plan_memory_use(adding).grads);
-    assert_ptr_equal(rungi_engine_training_plan(many.engine), adding);
+    uint64_t first = rung_plan_memory_use(small).arena, more = rung_plan_memory_use(adding).arena;
+    assert_ptr_equal(rungi_engine_training_plan(many.engine), more > first ? adding : small);
     drop(&one);
     drop(&many);
 }
