@@ -127,12 +127,23 @@ rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_ope
                               .pad = pad};
 }
 
-rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t vectors,
+rungi_wino_panels rungi_wino_panels_cut(const rungi_wino_loops *loops,
+                                        const rungi_wino_panels *panels, int64_t columns)
+{
+    rungi_wino_panels p = *panels;
+    int64_t filled = (columns - 1) % p.lanes + 1; // floats of the last vector
+    p.vectors = (int)((columns + p.lanes - 1) / p.lanes);
+    p.count = loops->panel_count(p.vectors);
+    p.half = loops->halves && filled <= p.lanes / 2;
+    return p;
+}
+
+rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t columns,
                                        int64_t depth)
 {
-    rungi_wino_panels p = {.lanes = loops->lanes, .vectors = (int)vectors, .depth = depth};
-    p.count = loops->panel_count(p.vectors);
-    p.plane = rungi_wino_plane(vectors * loops->lanes * depth);
+    rungi_wino_panels p = {.lanes = loops->lanes, .depth = depth};
+    p = rungi_wino_panels_cut(loops, &p, columns);
+    p.plane = rungi_wino_plane((int64_t)p.vectors * p.lanes * depth);
     return p;
 }
 

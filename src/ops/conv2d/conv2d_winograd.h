@@ -57,8 +57,9 @@ typedef struct rungi_wino_rows {
 // U or Z: for each chunk of outputs 36 planes of panels.
 typedef struct rungi_wino_panels {
     int lanes;     // of a vector
-    int vectors;   // of a row
+    int vectors;   // of a row, which end with a whole one
     int count;     // panels
+    bool half;     // AVX-512: the last vector is filled to its half at most
     int64_t depth; // rows: words of a row of V, or tiles
     int64_t plane; // words from point to point
 } rungi_wino_panels;
@@ -106,6 +107,7 @@ typedef struct rungi_wino_loops {
     int lanes;
     int tile;                        // pixels of an output tile's side: 4, or 2
     int pack;                        // channels in a word
+    bool halves;                     // `multiply` can leave out half of a row's last vector
     int (*panel_count)(int vectors); // into how many panels a row is cut
     // V of tiles [first, first + count), to row 0 and on, of some points (bf16: of all). `zeros`:
     // image->c elements.
@@ -169,9 +171,12 @@ double rungi_wino_flops(const rungi_query *q, int tile);
 rungi_wino_image rungi_wino_image_of(const rungi_operand *image, const rungi_operand *outputs,
                                      int tile, int64_t pad);
 
-// Panels for `vectors` vectors and `depth` rows.
-rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t vectors,
+// Panels for rows of `columns` floats, and `depth` rows.
+rungi_wino_panels rungi_wino_panels_of(const rungi_wino_loops *loops, int64_t columns,
                                        int64_t depth);
+// The same for the last of several chunks, whose rows may be shorter: what lies in their place.
+rungi_wino_panels rungi_wino_panels_cut(const rungi_wino_loops *loops,
+                                        const rungi_wino_panels *panels, int64_t columns);
 
 // A row's width for n floats: at least n, such that neighbouring rows fall into different sets of
 // the first cache.

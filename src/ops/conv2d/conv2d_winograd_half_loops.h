@@ -267,11 +267,12 @@ WINO_INLINE void wino_half_output(const int tile, const bool pool, const rungi_w
 WINO_HALF_FUNCTIONS(2)
 WINO_HALF_FUNCTIONS(4)
 
-#define WINO_HALF_LOOPS(size)                                                            \
-    {                                                                                    \
-        .lanes = WINO_LANES, .tile = (size), .pack = 2, .panel_count = wino_panel_count, \
-        .input = wino_half_input_##size, .weights = wino_half_weights_##size,            \
-        .multiply = wino_multiply, .output = wino_half_output_##size,                    \
+#define WINO_HALF_LOOPS(size)                                                       \
+    {                                                                               \
+        .lanes = WINO_LANES, .tile = (size), .pack = 2, .halves = WINO_LANES == 16, \
+        .panel_count = wino_panel_count, .input = wino_half_input_##size,           \
+        .weights = wino_half_weights_##size, .multiply = wino_multiply,             \
+        .output = wino_half_output_##size,                                          \
     }
 #define WINO_HALF_TABLE                         \
     {                                           \

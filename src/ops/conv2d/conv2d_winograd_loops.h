@@ -4,9 +4,10 @@
 //
 #include "ops/conv2d/conv2d_winograd_output.h"
 
-#define WINO_TABLE                                                                                \
-    {                                                                                             \
-        .lanes = WINO_LANES, .tile = RUNGI_WINO_TILE, .pack = 1, .panel_count = wino_panel_count, \
-        .input = wino_input, .gradient = wino_gradient, .weights = wino_weights,                  \
-        .multiply = wino_multiply, .output = wino_output, .finish = wino_finish,                  \
+#define WINO_TABLE                                                                           \
+    {                                                                                        \
+        .lanes = WINO_LANES, .tile = RUNGI_WINO_TILE, .pack = 1, .halves = WINO_LANES == 16, \
+        .panel_count = wino_panel_count, .input = wino_input, .gradient = wino_gradient,     \
+        .weights = wino_weights, .multiply = wino_multiply, .output = wino_output,           \
+        .finish = wino_finish,                                                               \
     }

@@ -85,7 +85,7 @@ static void plan_blocks(forward_plan *p)
     }
     p->v.width = rungi_wino_width(p->v.chunk / pack, lanes);
     p->v.plane = rungi_wino_plane(p->block * p->v.width);
-    p->u = rungi_wino_panels_of(p->loops, vectors, depth);
+    p->u = rungi_wino_panels_of(p->loops, rungi_wino_least(p->y.c, vectors * lanes), depth);
     p->m_width = rungi_wino_width(vectors * lanes, lanes);
     p->m_plane = rungi_wino_plane(p->block * p->m_width);
 }
@@ -184,9 +184,7 @@ static void streamed_outputs(const forward_work *f, int thread, int64_t first, i
 {
     const forward_plan *p = f->p;
     float *u = f->s.u + thread * f->s.u_size, *m = f->s.m + thread * f->s.m_size;
-    rungi_wino_panels panels = p->u;
-    panels.vectors = (int)parts_of(end - begin, p->loops->lanes);
-    panels.count = p->loops->panel_count(panels.vectors);
+    const rungi_wino_panels panels = rungi_wino_panels_cut(p->loops, &p->u, end - begin);
     for (int64_t c = 0, chunk = 0; c < p->x.c; c += p->v.chunk, chunk++) {
         int64_t inputs = rungi_wino_least(p->v.chunk, p->x.c - c);
         const float *v = f->s.v + chunk * p->points * p->v.plane;

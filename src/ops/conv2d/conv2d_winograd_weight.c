@@ -103,7 +103,7 @@ static void plan_blocks(weight_plan *p)
     p->out_chunks = parts_of(outputs, p->z_chunk);
     p->v.width = rungi_wino_width(p->v.chunk, lanes);
     p->v.plane = rungi_wino_plane(p->block * p->v.width);
-    p->z = rungi_wino_panels_of(p->loops, p->z_chunk / lanes, p->block);
+    p->z = rungi_wino_panels_of(p->loops, rungi_wino_least(p->dy.c, p->z_chunk), p->block);
     p->z_size = POINTS * p->z.plane;
     p->d_width = p->z_chunk;
     p->d_plane = rungi_wino_plane(rungi_wino_least(p->x.c, p->v.chunk) * p->d_width);
@@ -199,9 +199,7 @@ static void run_pair(const weight_work *f, int64_t pair, int thread, int64_t fir
     int64_t c = in * p->v.chunk, c_end = rungi_wino_least(p->x.c, c + p->v.chunk);
     int64_t o = out * p->z_chunk, o_end = rungi_wino_least(p->dy.c, o + p->z_chunk);
     float *d = f->s.d + (p->block >= p->tiles ? thread : pair) * f->s.d_size;
-    rungi_wino_panels z = p->z;
-    z.vectors = (int)parts_of(o_end - o, p->loops->lanes);
-    z.count = p->loops->panel_count(z.vectors);
+    const rungi_wino_panels z = rungi_wino_panels_cut(p->loops, &p->z, o_end - o);
     for (int k = 0; k < POINTS; k++)
         for (int64_t t = 0; t < n; t += DEPTH)
             p->loops->multiply(&z, t, rungi_wino_least(n, t + DEPTH), c_end - c,

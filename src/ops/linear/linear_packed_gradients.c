@@ -132,7 +132,7 @@ static void weight_task(const product *f, int thread, int64_t column)
     float *panels = f->s.panels + thread * f->s.panels_size;
     float *c = direct ? f->c + column : f->s.out + thread * f->s.out_size;
     int64_t stride = direct ? f->n : p->width;
-    rungi_wino_panels all = rungi_wino_panels_of(loops, rungi_packed_parts(n, loops->lanes), f->k);
+    rungi_wino_panels all = rungi_wino_panels_of(loops, n, f->k);
     pack_columns(&all, f->b + column, f->n, n, panels);
     const int64_t depth = rungi_packed_depth(f->k);
     for (int64_t k = 0; k < f->k; k += depth)
