@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#if defined(__x86_64__)
+#    include <cpuid.h>
+#endif
 
 #include "base/error.h"
 #include "base/text.h"
@@ -50,6 +53,16 @@ rung_isa rungi_cpu_isa(void)
         return RUNG_ISA_AVX2;
 #endif
     return RUNG_ISA_SCALAR;
+}
+
+bool rungi_cpu_multiplies_tiles(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d; // AMX-BF16: leaf 7, EDX bit 22
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+#else
+    return false;
+#endif
 }
 
 const char *rung_isa_name(rung_isa isa)

@@ -22,5 +22,7 @@ const rung_clock *rungi_clock_monotonic(void);
 
 // Highest instruction set of this CPU.
 rung_isa rungi_cpu_isa(void);
+// Has it units that multiply tiles of bf16 (AMX)?
+bool rungi_cpu_multiplies_tiles(void);
 
 #endif

@@ -38,18 +38,23 @@ static rung_status tune(rung_plan *p, const rungi_step *step, struct rungi_halve
     rungi_halves_query within = {.q = step->q};
     struct rungi_halves around = {0};
     const rungi_kernel *fastest;
-    if (halves->kernel)
-        RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves, halves->part));
-    else if (step->q.native && step->q.op->precision == RUNGI_LOW && !step->q.op->n_hidden)
+    bool native = step->q.native && step->q.op->precision == RUNGI_LOW && !step->q.op->n_hidden &&
+                  rungi_kernel_choose(&step->q, kind, rungi_plan_policy(p), NULL);
+    if (native)
         rungi_halves_around(&step->q, kind, rungi_plan_policy(p), &around);
+    else if (halves->kernel)
+        RUNG_TRY(rungi_halves_query_init(&within, &step->q, halves, halves->part));
     rung_status status = rungi_tuning_choose(p->options.tuning, context, &within.q, kind,
                                              around.kernel ? &around : NULL, &fastest);
     rungi_halves_query_fini(&within);
     RUNG_TRY(status);
-    *kernel = fastest ? fastest : *kernel;
-    if (fastest && fastest == around.kernel)
-        *halves = around;
-    halves->kernel = halves->kernel ? *kernel : NULL;
+    if (!fastest)
+        return RUNG_OK;
+    *kernel = fastest;
+    if (native)
+        *halves = fastest == around.kernel ? around : (struct rungi_halves){0};
+    else if (halves->kernel)
+        halves->kernel = fastest;
     return RUNG_OK;
 }
 

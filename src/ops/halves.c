@@ -304,19 +304,6 @@ static struct rungi_halves choose_around(const rungi_query *q, rungi_device_kind
     return how;
 }
 
-const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind kind,
-                                        rungi_policy policy, rungi_string *log,
-                                        struct rungi_halves *halves_out)
-{
-    *halves_out = (struct rungi_halves){0};
-    bool halves = rungi_query_has_halves(q);
-    const rungi_kernel *kernel = rungi_kernel_choose(q, kind, policy, halves ? NULL : log);
-    if (!halves || kernel)
-        return kernel;
-    *halves_out = choose_around(q, kind, policy, log);
-    return halves_out->kernel;
-}
-
 void rungi_halves_around(const rungi_query *q, rungi_device_kind kind, rungi_policy policy,
                          struct rungi_halves *halves_out)
 {
@@ -326,4 +313,24 @@ void rungi_halves_around(const rungi_query *q, rungi_device_kind kind, rungi_pol
     struct rungi_halves how = choose_around(q, kind, policy, NULL);
     if (how.kernel && how.kernel->kind != RUNGI_REFERENCE && !how.kernel->halves)
         *halves_out = how;
+}
+
+const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind kind,
+                                        rungi_policy policy, rungi_string *log,
+                                        struct rungi_halves *halves_out)
+{
+    *halves_out = (struct rungi_halves){0};
+    bool halves = rungi_query_has_halves(q);
+    const rungi_kernel *kernel = rungi_kernel_choose(q, kind, policy, halves ? NULL : log);
+    if (!halves)
+        return kernel;
+    if (!kernel)
+        *halves_out = choose_around(q, kind, policy, log);
+    else if (q->native)
+        rungi_halves_around(q, kind, policy, halves_out);
+    const rungi_kernel *around = halves_out->kernel;
+    if (!kernel || (around && around->outruns_halves && around->outruns_halves(q)))
+        return around;
+    *halves_out = (struct rungi_halves){0};
+    return kernel;
 }

@@ -29,8 +29,9 @@ struct rungi_halves {
 };
 
 // As rungi_kernel_choose. A query with operands of 16 bits gets a kernel that takes them as they
-// are, where there is one, else one of float32: *halves_out is filled then (its kernel is the
-// result), else its kernel is NULL. NULL also when there is no memory to look.
+// are, where there is one, else (or where that outruns it) one of float32: *halves_out is filled
+// then (its kernel is the result), else its kernel is NULL. NULL also when there is no memory to
+// look.
 const rungi_kernel *rungi_halves_choose(const rungi_query *q, rungi_device_kind kind,
                                         rungi_policy policy, rungi_string *log,
                                         struct rungi_halves *halves_out);

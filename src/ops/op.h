@@ -171,6 +171,9 @@ typedef struct rungi_kernel {
     // Was it measured to be the fastest for work of this shape? Such a kernel goes before the
     // others of its list. NULL: never.
     bool (*prefers)(const rungi_query *q);
+    // Float32: was it measured to be faster around operands of 16 bits than the kernels that
+    // compute in them? NULL: never.
+    bool (*outruns_halves)(const rungi_query *q);
     // It applies the query's fused operators, those that can_run accepts. Without this it is never
     // asked to.
     bool fuses;
