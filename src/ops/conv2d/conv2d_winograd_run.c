@@ -31,6 +31,7 @@
 enum {
     RESIDENT = 4 << 20, // bytes of U up to which it is kept
     BLOCK = 48,         // tiles of a resident block of 36 points
+    WIDE_BLOCK = 24,    // the same with AVX-512, which came with larger second-level caches
     BLOCK_BYTES = 3 << 18,
     LEAST_BLOCK = 24,    // bf16: of V and M; tiles
     CHUNK = 128,         // words of a streamed chunk's rows
@@ -64,7 +65,9 @@ static int64_t resident_block(const forward_plan *p, int64_t words, int64_t outp
 {
     int64_t most = BLOCK * RUNGI_WINO_POINTS / p->points;
     int64_t fit = BLOCK_BYTES / (p->points * 4 * (words + outputs));
-    return p->loops->pack == 1 ? most : rungi_wino_least(most, rungi_wino_most(fit, LEAST_BLOCK));
+    if (p->loops->pack == 1)
+        return p->loops->lanes == 16 ? WIDE_BLOCK : most;
+    return rungi_wino_least(most, rungi_wino_most(fit, LEAST_BLOCK));
 }
 
 static void plan_blocks(forward_plan *p)

@@ -40,13 +40,21 @@ static void wino_windows(const rungi_wino_image *m, const rungi_wino_source *x, 
 // n places; what lies behind them may be read, but not behind `end`.
 WINO_INLINE wino_vi wino_load_places(const uint8_t *from, int n, const uint8_t *end)
 {
-    wino_bytes bytes = {0};
-    if (end - from >= WINO_LANES)
-        memcpy(&bytes, from, sizeof bytes);
-    else
-        for (int i = 0; i < n; i++)
-            bytes[i] = from[i];
-    return __builtin_convertvector(bytes, wino_vi);
+#if defined(__AVX512F__)
+    (void)end;
+    return (wino_vi)_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), from));
+#elif defined(__AVX2__)
+    uint8_t part[WINO_LANES] = {0};
+    if (n < WINO_LANES && end - from < WINO_LANES)
+        from = memcpy(part, from, (size_t)n);
+    return (wino_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)from));
+#else
+    (void)end;
+    wino_vi places = {0};
+    for (int i = 0; i < n; i++)
+        places[i] = from[i];
+    return places;
+#endif
 }
 
 // v where the window's place is `place`, else 0.
@@ -113,7 +121,10 @@ WINO_INLINE void wino_input_channels(const wino_input_tile *tile, const wino_inp
         wino_prefetch(next->at + 14, 22, c); // the tile before has the others
         wino_input_vector(tile, places_end, odd, c, WINO_LANES, RUNGI_WINO_ALL, to, plane);
     }
-    for (; c < end; c += WINO_LANES, to += WINO_LANES)
+    if (all && c < end)
+        wino_input_vector(tile, places_end, odd, c, (int)((uint64_t)(end - c) % WINO_LANES),
+                          RUNGI_WINO_ALL, to, plane);
+    for (; !all && c < end; c += WINO_LANES, to += WINO_LANES)
         wino_input_vector(tile, places_end, odd, c, (int)rungi_wino_least(WINO_LANES, end - c),
                           lines, to, plane);
 }
