@@ -184,7 +184,7 @@ static void forward_second(const work *w, int64_t chunk, int64_t tile)
     int64_t lanes = w->cut.form.lanes;
     float room[3][RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&walk, &p);) {
-        int64_t block = rungi_bn_block(&w->x, p.rows, lanes);
+        int64_t block = rungi_bn_block(&w->x, p.rows, lanes, false);
         for (int64_t r = 0; r < p.rows; r += block) {
             int64_t rows = p.rows - r < block ? p.rows - r : block;
             int64_t at = p.at + r * lanes, n = rows * lanes;
@@ -279,7 +279,7 @@ static void backward_second(const work *w, int64_t chunk, int64_t tile)
     int64_t lanes = w->cut.form.lanes;
     float room[4][RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&walk, &p);) {
-        int64_t block = rungi_bn_block(&w->x, p.rows, lanes);
+        int64_t block = rungi_bn_block(&w->x, p.rows, lanes, false);
         for (int64_t r = 0; r < p.rows; r += block) {
             int64_t rows = p.rows - r < block ? p.rows - r : block;
             int64_t at = p.at + r * lanes, n = rows * lanes;

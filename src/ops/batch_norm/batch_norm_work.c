@@ -5,9 +5,19 @@
 
 enum {
     FIRST_ROWS = 16,
-    TILE = 16,              // groups of a tile at most, where a group is one channel
-    TILE_VALUES = 64 * 1024 // values of a tile aimed at, so that the second sweep finds it cached
+    TILE = 16,               // groups of a tile at most, where a group is one channel
+    TILE_VALUES = 64 * 1024, // values of a tile aimed at, so that the second sweep finds it cached
+    // Values of 16 bits that are copied together, up to three or four arrays of them: the copies
+    // stay in the first cache.
+    SUMS = 2048,
+    VALUES = 512,
+    SUMMED = 32, // rows that the loops sum in float32: with multiples of it nothing shows
 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -86,13 +96,14 @@ rungi_bn_array rungi_bn_array_of(const rungi_call *c, const rungi_operand *o)
     return (rungi_bn_array){rungi_ptr(c, o), o->dtype, rungi_half_loops_for(c->q->isa)};
 }
 
-int64_t rungi_bn_block(const rungi_bn_array *x, int64_t rows, int64_t lanes)
+int64_t rungi_bn_block(const rungi_bn_array *x, int64_t rows, int64_t lanes, bool sums)
 {
-    enum { SUMMED = 32 }; // rows that the loops sum in float32: so nothing shows in their result
-    int64_t most = RUNGI_BN_ROOM / lanes;
-    if (!rungi_dtype_is_half(x->dtype) || most >= rows)
+    if (!rungi_dtype_is_half(x->dtype))
         return rows;
-    return most > SUMMED ? most / SUMMED * SUMMED : most;
+    int64_t block = sums ? SUMS / lanes / SUMMED * SUMMED : VALUES / lanes;
+    if (block < 1)
+        block = sums ? least(SUMMED, RUNGI_BN_ROOM / lanes) : 1;
+    return least(block, rows);
 }
 
 const float *rungi_bn_read(const rungi_bn_array *a, int64_t at, int64_t count, float *room)
@@ -172,7 +183,7 @@ void rungi_bn_take_moments(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
     int64_t lanes = cut->form.lanes;
     float room[RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&w, &p);) {
-        int64_t block = rungi_bn_block(x, p.rows, lanes);
+        int64_t block = rungi_bn_block(x, p.rows, lanes, true);
         for (int64_t r = 0; r < p.rows; r += block) {
             int64_t rows = p.rows - r < block ? p.rows - r : block;
             loops->sums(rungi_bn_read(x, p.at + r * lanes, rows * lanes, room), rows, lanes,
@@ -256,7 +267,7 @@ void rungi_bn_take_gradients(const rungi_bn_cut *cut, const rungi_bn_scratch *s,
     int64_t lanes = cut->form.lanes;
     float room[3][RUNGI_BN_ROOM];
     for (rungi_bn_piece p; rungi_bn_next(&w, &p);) {
-        int64_t block = rungi_bn_block(x, p.rows, lanes);
+        int64_t block = rungi_bn_block(x, p.rows, lanes, true);
         for (int64_t r = 0; r < p.rows; r += block) {
             int64_t rows = p.rows - r < block ? p.rows - r : block;
             int64_t at = p.at + r * lanes, n = rows * lanes;

@@ -64,8 +64,8 @@ rungi_bn_array rungi_bn_array_of(const rungi_call *c, const rungi_operand *o);
 // A copy has room for so many values, and a block of rows of so many lanes has to fit.
 enum { RUNGI_BN_ROOM = 4096 };
 
-// Rows of a piece that are looked at together: all, where nothing is copied.
-int64_t rungi_bn_block(const rungi_bn_array *x, int64_t rows, int64_t lanes);
+// Rows of a piece that are looked at together, to be summed or else: all, where nothing is copied.
+int64_t rungi_bn_block(const rungi_bn_array *x, int64_t rows, int64_t lanes, bool sums);
 // Elements [at, at + count): where they lie, or copied into `room`.
 const float *rungi_bn_read(const rungi_bn_array *a, int64_t at, int64_t count, float *room);
 // Where such elements are to be written: there, or into `room`, for rungi_bn_write.
