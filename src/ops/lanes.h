@@ -12,7 +12,9 @@
 #    include <immintrin.h>
 #endif
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+enum { RUNGI_LANES = 16 };
+#elif defined(__AVX2__)
 enum { RUNGI_LANES = 8 };
 #else
 enum { RUNGI_LANES = 4 };
@@ -31,7 +33,11 @@ static inline rungi_vf rungi_load(const float *from)
 // from[0], from[2], from[4], ...; reads the values between and one behind them too.
 static inline rungi_vf rungi_load_even(const float *from)
 {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(from), even, _mm512_loadu_ps(from + 16));
+#elif defined(__AVX2__)
     __m256 low = _mm256_loadu_ps(from), high = _mm256_loadu_ps(from + 8);
     __m256d mixed = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));
     return _mm256_castpd_ps(_mm256_permute4x64_pd(mixed, 0xD8));
@@ -52,6 +58,25 @@ static inline rungi_vf rungi_load_part(const float *from, int64_t n)
     for (int64_t i = 0; i < n; i++)
         part[i] = from[i];
     return rungi_load(part);
+}
+
+// The lower half of the lanes plus the upper one, and so on.
+static inline float rungi_halved_sum(rungi_vf v)
+{
+#if defined(__SSE2__)
+#    if defined(__AVX512F__)
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#    elif defined(__AVX2__)
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+#    else
+    __m128 s = v;
+#    endif
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
 }
 
 static inline void rungi_store(float *to, rungi_vf v)
@@ -79,7 +104,9 @@ static inline rungi_vf rungi_relu(rungi_vf v)
 // Integers of 0 to 255 from and to bytes. (GCC 12 converts vectors lane by lane.)
 static inline rungi_vi rungi_load_bytes(const uint8_t *from)
 {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    return (rungi_vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
+#elif defined(__AVX2__)
     return (rungi_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
 #elif defined(__SSE2__)
     int32_t four;
@@ -96,7 +123,9 @@ static inline rungi_vi rungi_load_bytes(const uint8_t *from)
 
 static inline void rungi_store_bytes(uint8_t *to, rungi_vi v)
 {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
     __m256i wide = (__m256i)v;
     __m128i words =
         _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));

@@ -12,6 +12,10 @@ const rungi_linear_loops rungi_linear_loops_plain = LINEAR_TABLE;
 
 static const rungi_linear_loops *loops(const rungi_query *q)
 {
+#if defined(__x86_64__)
+    if (q->isa >= RUNG_ISA_AVX512)
+        return &rungi_linear_loops_avx512;
+#endif
     return RUNGI_LOOPS_FOR(q->isa, rungi_linear_loops);
 }
 

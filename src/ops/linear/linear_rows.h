@@ -24,6 +24,7 @@ typedef struct rungi_linear_loops {
     bool (*finite)(const float *x, int64_t count);
 } rungi_linear_loops;
 
-extern const rungi_linear_loops rungi_linear_loops_plain, rungi_linear_loops_avx2;
+extern const rungi_linear_loops rungi_linear_loops_plain, rungi_linear_loops_avx2,
+    rungi_linear_loops_avx512;
 
 #endif

@@ -7,13 +7,17 @@
 #include "ops/linear/linear_rows.h"
 #include "ops/simd.h"
 
-enum { DOT_LANES = 32, DOT_VECTORS = DOT_LANES / RUNGI_LANES };
+enum {
+    DOT_LANES = 32,
+    DOT_VECTORS = DOT_LANES / RUNGI_LANES,
+    DOT_ROWS = RUNGI_LANES < 8 ? 2 : 4, // of the weight at a time, which share what they load of x
+};
 
 // out[k] = a . b[k * stride] for the `count` rows of b; `count` is a constant where it is inlined.
 static inline void linear_dots(const float *a, const float *b, int64_t stride, int64_t n,
                                const int count, float *out)
 {
-    rungi_vf sum[2][DOT_VECTORS] = {{{0}}};
+    rungi_vf sum[DOT_ROWS][DOT_VECTORS] = {{{0}}};
     int64_t i = 0;
     for (; i + DOT_LANES <= n; i += DOT_LANES)
         for (int v = 0; v < DOT_VECTORS; v++) {
@@ -31,28 +35,22 @@ static inline void linear_dots(const float *a, const float *b, int64_t stride, i
                 sum[k][v] += rungi_load_part(a + i, n - i) * rungi_load_part(row, n - i);
         }
     for (int k = 0; k < count; k++) {
-        float lane[RUNGI_LANES];
         for (int width = DOT_VECTORS / 2; width; width /= 2)
             for (int v = 0; v < width; v++)
                 sum[k][v] += sum[k][v + width];
-        memcpy(lane, sum[k], sizeof lane);
-        for (int width = RUNGI_LANES / 2; width; width /= 2)
-            for (int l = 0; l < width; l++)
-                lane[l] += lane[l + width];
-        out[k] = lane[0];
+        out[k] = rungi_halved_sum(sum[k][0]);
     }
 }
 
-// Two rows of the weight at a time, which share what they load of x.
 static void linear_forward(const float *x, const float *w, const float *bias, float *y,
                            int64_t rows, int64_t in, int64_t out, int64_t begin, int64_t end)
 {
     for (int64_t o = begin, count; o < end; o += count) {
-        count = o + 2 <= end ? 2 : 1;
+        count = o + DOT_ROWS <= end ? DOT_ROWS : 1;
         for (int64_t r = 0; r < rows; r++) {
-            float dots[2];
-            if (count == 2)
-                linear_dots(x + r * in, w + o * in, in, in, 2, dots);
+            float dots[DOT_ROWS];
+            if (count == DOT_ROWS)
+                linear_dots(x + r * in, w + o * in, in, in, DOT_ROWS, dots);
             else
                 linear_dots(x + r * in, w + o * in, in, in, 1, dots);
             for (int64_t k = 0; k < count; k++)
