@@ -5,7 +5,10 @@
 
 #include <math.h>
 
+#include "base/context.h"
+#include "base/options.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/linear_rows.h"
 #include "ops/trial.h"
 
 extern const rungi_op rungi_op_linear;
@@ -83,8 +86,41 @@ static void rows_are_handed_over(void **state)
         check(&cases[bits & 1], bits & 2 ? 2 : 1, bits & 4, bits & 8, bits & 16);
 }
 
+// Whatever is left of rows and of vectors, all instruction sets give the same bits.
+static void instruction_sets_do_not_show(void **state)
+{
+    static const int64_t lengths[] = {1, 7, 16, 31, 32, 33, 47, 63, 64, 100, 784, IN};
+    static float x[3 * IN], w[OUT * IN], gy[3 * OUT], y[3][3 * OUT], gx[3][3 * IN], gw[3][OUT * IN];
+    const rungi_linear_loops *tables[3] = {&rungi_linear_loops_plain};
+    int count = 1;
+    (void)state;
+#if defined(__x86_64__)
+    tables[1] = &rungi_linear_loops_avx2;
+    tables[2] = &rungi_linear_loops_avx512;
+    count = 1 + (int)rungi_cpu_isa() - RUNG_ISA_SCALAR;
+#endif
+    for (int i = 0; i < OUT * IN; i++)
+        w[i] = (float)sin(i) / 3;
+    for (int i = 0; i < 3 * IN; i++)
+        x[i] = (float)cos(2 * i);
+    for (int i = 0; i < 3 * OUT; i++)
+        gy[i] = (float)sin(5 * i);
+    for (size_t n = 0; n < RUNGI_COUNT(lengths); n++)
+        for (int64_t rows = 1; rows <= 3; rows += 2)
+            for (int k = 0; k < count; k++) {
+                int64_t in = lengths[n];
+                tables[k]->forward(x, w, gy, y[k], rows, in, OUT, 0, OUT);
+                tables[k]->weight(x, gy, gw[k], rows, in, OUT, 0, OUT);
+                tables[k]->data(gy, w, gx[k], rows, in, OUT, 0, in);
+                assert_memory_equal(y[k], y[0], (size_t)(rows * OUT) * sizeof(float));
+                assert_memory_equal(gw[k], gw[0], (size_t)(OUT * in) * sizeof(float));
+                assert_memory_equal(gx[k], gx[0], (size_t)(rows * in) * sizeof(float));
+            }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_handed_over)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_handed_over),
+                                       cmocka_unit_test(instruction_sets_do_not_show)};
     return RUN_TESTS(tests);
 }
