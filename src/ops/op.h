@@ -115,8 +115,10 @@ typedef struct rungi_query {
 // element once.
 typedef struct rungi_update {
     void (*apply)(void *self, int64_t at, const float *grad, int64_t count);
-    // The same with factor * x[i] as the gradient. NULL: only `apply` does it.
-    void (*apply_scaled)(void *self, int64_t at, float factor, const float *x, int64_t count);
+    // The same with factor * x[i] as the gradient; `largest` is the largest magnitude of x, or NaN
+    // where one of them is. NULL: only `apply` does it.
+    void (*apply_scaled)(void *self, int64_t at, float factor, const float *x, float largest,
+                         int64_t count);
     void *self; // NULL: the gradient is to be stored
     // A gradient of zeros changes nothing (but the sign of a zero): it need not be handed over.
     bool zero_is_nothing;

@@ -226,9 +226,10 @@ rungi_optim_part *rungi_optimizer_take(rung_optimizer *optimizer, int64_t segmen
 // Updates elements [at, at + count) of the segment with their gradient. From any thread.
 void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64_t count);
 
-// The same where the gradient is factor * x[i]. For plain parts only.
+// The same where the gradient is factor * x[i], and `largest` the largest magnitude of x or NaN
+// (rungi_update). For plain parts only.
 void rungi_optimizer_apply_scaled(void *self, int64_t at, float factor, const float *x,
-                                  int64_t count);
+                                  float largest, int64_t count);
 
 // The segment that begins at that element; -1: none.
 int64_t rungi_optimizer_segment_at(const rung_optimizer *optimizer, int64_t begin);

@@ -158,11 +158,12 @@ void rungi_optimizer_apply_part(void *self, int64_t at, const float *grad, int64
 }
 
 void rungi_optimizer_apply_scaled(void *self, int64_t at, float factor, const float *x,
-                                  int64_t count)
+                                  float largest, int64_t count)
 {
     rungi_optim_part *p = self;
-    if (p->step_scaled(&p->coef, p->param + at, factor, x, count))
+    if (!isfinite(factor * largest)) // then no smaller product is larger
         atomic_store(&p->bad, true);
+    p->step_scaled(&p->coef, p->param + at, factor, x, count);
 }
 
 int64_t rungi_optimizer_segment_at(const rung_optimizer *opt, int64_t begin)

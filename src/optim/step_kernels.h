@@ -37,8 +37,8 @@ static inline bool rungi_step_is_plain(const rungi_step_coef *c)
     return c->grad_scale == 1 && c->weight_decay == 0 && c->grad_limit == INFINITY;
 }
 
-// The plain step of SGD with factor * x[i], rounded, as the gradient.
-typedef bool rungi_step_scaled_fn(const rungi_step_coef *coef, float *param, float factor,
+// The plain step of SGD with factor * x[i], rounded, as the gradient, which is finite.
+typedef void rungi_step_scaled_fn(const rungi_step_coef *coef, float *param, float factor,
                                   const float *x, int64_t count);
 
 typedef struct rungi_step_kernels {

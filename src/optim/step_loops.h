@@ -48,17 +48,12 @@ static bool step_sgd_plain(const rungi_step_coef *coef, float *restrict param,
     return bad;
 }
 
-static bool step_sgd_scaled(const rungi_step_coef *coef, float *restrict param, float factor,
+static void step_sgd_scaled(const rungi_step_coef *coef, float *restrict param, float factor,
                             const float *restrict x, int64_t count)
 {
     const float lr = coef->lr;
-    uint32_t bad = 0;
-    for (int64_t i = 0; i < count; i++) {
-        float grad = factor * x[i];
-        bad |= step_nonfinite(grad);
-        param[i] -= lr * grad;
-    }
-    return bad;
+    for (int64_t i = 0; i < count; i++)
+        param[i] -= lr * (factor * x[i]);
 }
 
 static bool step_sgd(const rungi_step_coef *coef, float *restrict param, const float *restrict grad,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Few rows: the weight is read once from memory, and that is all the time there is. Products of
 // matrices pay for packing it; these loops do not. Any number of threads gives the same bits.
+#include <math.h>
+
 #include "ops/linear/linear.h"
 #include "ops/linear/linear_rows_loops.h"
 #include "ops/parallel.h"
@@ -77,7 +79,8 @@ typedef struct row_update {
     const rungi_update *to;
     const float *x, *gy;
     rungi_linear_sizes s;
-    bool skips; // rows whose gradients of y are all zero: so are the gradients of the row
+    float largest; // magnitude of x
+    bool skips;    // rows whose gradients of y are all zero: so are the gradients of the row
 } row_update;
 
 static bool is_zero(const row_update *u, int64_t o)
@@ -93,7 +96,7 @@ static void update_row(const row_update *u, int64_t o)
     if (u->skips && is_zero(u, o))
         return;
     if (u->s.rows == 1 && u->to->apply_scaled) {
-        u->to->apply_scaled(u->to->self, o * u->s.in, u->gy[o], u->x, u->s.in);
+        u->to->apply_scaled(u->to->self, o * u->s.in, u->gy[o], u->x, u->largest, u->s.in);
         return;
     }
     for (int64_t i = 0; i < u->s.in; i += CHUNK) {
@@ -111,7 +114,8 @@ static void weight_update(const rungi_query *q, row_update *u)
     int threads = threads_for(q, u->s);
     u->loops = loops(q);
     // NaN and infinity times zero are not zero.
-    u->skips = u->to->zero_is_nothing && u->loops->finite(u->x, u->s.rows * u->s.in);
+    u->largest = u->loops->largest(u->x, u->s.rows * u->s.in);
+    u->skips = u->to->zero_is_nothing && isfinite(u->largest);
     RUNGI_PARALLEL_TASKS(threads)
     for (int t = 0; t < threads; t++) {
         int64_t begin = piece_begin(u->s.out, PIECES * t / threads);

@@ -20,8 +20,8 @@ typedef struct rungi_linear_loops {
     // gx[r, i] = sum over o of gy[r, o] * w[o, i] for i in [begin, end)
     void (*data)(const float *gy, const float *w, float *gx, int64_t rows, int64_t in, int64_t out,
                  int64_t begin, int64_t end);
-    // Are all values finite?
-    bool (*finite)(const float *x, int64_t count);
+    // The largest magnitude; NaN where one of them is.
+    float (*largest)(const float *x, int64_t count);
 } rungi_linear_loops;
 
 extern const rungi_linear_loops rungi_linear_loops_plain, rungi_linear_loops_avx2,

@@ -126,18 +126,21 @@ static void linear_data(const float *gy, const float *w, float *gx, int64_t rows
                           end - i < DATA_COLUMNS ? end - i : DATA_COLUMNS);
 }
 
-static bool linear_finite(const float *x, int64_t count)
+static float linear_largest(const float *x, int64_t count)
 {
-    uint32_t bad = 0;
+    int32_t most = 0; // magnitudes are ordered as their bits are, NaN above all
+    float largest;
     for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
+        int32_t bits;
         memcpy(&bits, x + i, sizeof bits);
-        bad |= (bits & 0x7f800000U) == 0x7f800000U;
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
     }
-    return !bad;
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
 }
 
-#define LINEAR_TABLE                                                                 \
-    {                                                                                \
-        linear_forward, linear_weight, linear_weight_row, linear_data, linear_finite \
+#define LINEAR_TABLE                                                                  \
+    {                                                                                 \
+        linear_forward, linear_weight, linear_weight_row, linear_data, linear_largest \
     }

@@ -23,8 +23,13 @@ static void take(void *self, int64_t at, const float *grad, int64_t count)
     memcpy(got + at, grad, (size_t)count * sizeof *grad);
 }
 
-static void take_scaled(void *self, int64_t at, float factor, const float *x, int64_t count)
+static void take_scaled(void *self, int64_t at, float factor, const float *x, float largest,
+                        int64_t count)
 {
+    float most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    assert_true(largest == most);
     (void)self;
     for (int64_t i = 0; i < count; i++)
         got[at + i] = factor * x[i];
