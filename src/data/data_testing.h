@@ -164,8 +164,10 @@ typedef struct test_source {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool freed;
-    int met, stuck;          // guarded by lock
-    test_clock *clock;       // the stuck sample moves it by 2.5 s
+    int met, stuck;    // guarded by lock
+    test_clock *clock; // the stuck sample moves it by 2.5 s
+    test_clock *runs;  // from when `runs_from` workers are stuck, 5 ms at each look
+    int runs_from;
     atomic_llong reads;      // of any epoch
     atomic_llong last_epoch; // highest epoch read
     atomic_int opened, closed, open_fails;
@@ -210,6 +212,8 @@ static inline rung_status test_source_read(void *self, void *state, const rung_s
     pthread_mutex_lock(&s->lock);
     if (i == s->stuck_at) {
         s->stuck++;
+        if (s->runs && s->stuck >= s->runs_from)
+            atomic_store(&s->runs->step, 5000000);
         if (s->clock)
             test_clock_sleep(s->clock, 2500000000);
         while (!s->freed)
