@@ -13,6 +13,13 @@ rungi_linear_sizes rungi_linear_sizes_of(const rungi_query *q)
     return (rungi_linear_sizes){rungi_shape_size(&q->in[0].shape) / (w[1] ? w[1] : 1), w[1], w[0]};
 }
 
+bool rungi_linear_is_small(const rungi_query *q)
+{
+    enum { SMALL = 1 << 19 };
+    rungi_linear_sizes s = rungi_linear_sizes_of(q);
+    return q->isa >= RUNG_ISA_AVX512 && s.rows > 1 && s.rows * s.in * s.out < SMALL;
+}
+
 bool rungi_linear_can_fuse(const rungi_query *q, rungi_reason *why)
 {
     for (int i = 0; i < q->n_fused; i++)
@@ -150,12 +157,19 @@ static rung_status data_reference(const rungi_call *c)
 static const rungi_kernel openblas_forward = {.name = "openblas",
                                               .kind = RUNGI_LIBRARY,
                                               .can_run = blas_can_run,
+                                              .prefers = rungi_linear_is_small,
                                               .fuses = true,
                                               .run = blas_forward};
-static const rungi_kernel openblas_weight = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_weight};
-static const rungi_kernel openblas_data = {
-    .name = "openblas", .kind = RUNGI_LIBRARY, .can_run = rungi_f32_only, .run = blas_data};
+static const rungi_kernel openblas_weight = {.name = "openblas",
+                                             .kind = RUNGI_LIBRARY,
+                                             .can_run = rungi_f32_only,
+                                             .prefers = rungi_linear_is_small,
+                                             .run = blas_weight};
+static const rungi_kernel openblas_data = {.name = "openblas",
+                                           .kind = RUNGI_LIBRARY,
+                                           .can_run = rungi_f32_only,
+                                           .prefers = rungi_linear_is_small,
+                                           .run = blas_data};
 static const rungi_kernel reference_forward = {.name = "reference", .run = forward_reference};
 static const rungi_kernel reference_weight = {.name = "reference", .run = weight_reference};
 static const rungi_kernel reference_data = {.name = "reference", .run = data_reference};

@@ -35,9 +35,11 @@ rung_status rungi_packed_plan_create(const rungi_query *q, rungi_packed_plan **p
     return RUNG_OK;
 }
 
-bool rungi_packed_prefers(const rungi_query *q, int64_t most_rows)
+bool rungi_packed_prefers(const rungi_query *q, rungi_packed_rows most)
 {
-    return q->isa == RUNG_ISA_AVX2 && rungi_linear_sizes_of(q).rows <= most_rows;
+    if (q->isa < RUNG_ISA_AVX2 || rungi_linear_is_small(q))
+        return false;
+    return rungi_linear_sizes_of(q).rows <= (q->isa == RUNG_ISA_AVX2 ? most.avx2 : most.avx512);
 }
 
 bool rungi_packed_can_run(const rungi_query *q, rungi_reason *why)

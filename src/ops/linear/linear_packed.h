@@ -58,15 +58,31 @@ rung_status rungi_packed_plan_create(const rungi_query *q, rungi_packed_plan **p
 //                          0.50 for 0.41   0.47 for 0.40    0.44 for 0.39
 //     2048, 768 -> 768     57.2 for 37.7   39.5 for 31.2    85.5 for 32.6
 //
+// The same on Zen 4 with AVX-512:
+//
+//     16, 6400 -> 512      1.13 for 1.26   1.13 for 1.04    1.16 for 1.14
+//                          0.58 for 0.63   0.57 for 0.48    0.57 for 0.55
+//     32, 6400 -> 512      2.13 for 2.23   2.07 for 2.02    2.37 for 2.00
+//                          1.29 for 1.16   1.08 for 0.94    1.16 for 1.00
+//     64, 6400 -> 512      3.89 for 4.23   4.01 for 4.06    4.44 for 4.37
+//                          2.25 for 2.17   2.05 for 1.87    2.45 for 2.15
+//     64, 784 -> 512       0.48 for 0.48   0.47 for 0.44    0.49 for 0.46
+//                          0.26 for 0.24   0.31 for 0.24    0.29 for 0.24
+//     2048, 768 -> 768     22.8 for 21.8   22.3 for 21.6    22.7 for 22.7
+//
 // oneDNN's weight gradient is the one whose bits do change with the number of threads, so own goes
-// on there for as long as it costs little. With AVX-512 none of it was measured: plan.autotune
-// decides there.
-enum {
-    RUNGI_PACKED_FORWARD_ROWS = 32,
-    RUNGI_PACKED_DATA_ROWS = 16,
-    RUNGI_PACKED_WEIGHT_ROWS = 256,
-};
-bool rungi_packed_prefers(const rungi_query *q, int64_t most_rows);
+// on there for as long as it costs little. With AVX-512 it costs much between far cores (64, 784 ->
+// 512 with two threads in a step: 0.41 for 0.26), as a thread makes columns of the gradient and the
+// optimizer goes through rows.
+typedef struct rungi_packed_rows {
+    int64_t avx2, avx512;
+} rungi_packed_rows;
+
+#define RUNGI_PACKED_FORWARD_ROWS ((rungi_packed_rows){32, 16})
+#define RUNGI_PACKED_DATA_ROWS ((rungi_packed_rows){16, 0})
+#define RUNGI_PACKED_WEIGHT_ROWS ((rungi_packed_rows){256, 16})
+
+bool rungi_packed_prefers(const rungi_query *q, rungi_packed_rows most);
 // Can it be done so: shapes and types.
 bool rungi_packed_can_run(const rungi_query *q, rungi_reason *why);
 
