@@ -22,6 +22,10 @@ static const rungi_case cases[] = {
     {"uneven", {RUNGI_IN(2, 6, 19, 17), RUNGI_IN(7, 6, 2, 5), RUNGI_IN(7)}, 3, &uneven},
 };
 
+// Whole vectors of 8 and not of 16, near the weights for which there are fewer parts.
+static const rungi_case parts = {
+    "parts", {RUNGI_IN(8, 180, 13, 13), RUNGI_IN(40, 180, 7, 7), RUNGI_IN(40)}, 3, &stem};
+
 static void errors_are_bounded(void **state)
 {
     (void)state;
@@ -34,6 +38,7 @@ static void threads_do_not_show(void **state)
     (void)state;
     for (size_t i = 0; i < RUNGI_COUNT(cases); i++)
         check_threads(&cases[i], "direct");
+    check_threads(&parts, "direct");
 }
 
 static void says_why_not(void **state)

@@ -71,8 +71,9 @@ static void plan_bands(weight_plan *p)
 static void plan_parts(weight_plan *p)
 {
     int64_t groups = rungi_direct_parts(p->images, p->group);
-    p->parts = MOST_PARTS;
-    while (p->parts > 1 && (p->parts > groups || p->parts * p->d_size * 4 > PARTS_BYTES))
+    int64_t bytes = 4 * p->runs * p->window * p->band.c * p->panels.outputs;
+    p->parts = MOST_PARTS; // whatever the lanes: they show in the bits
+    while (p->parts > 1 && (p->parts > groups || p->parts * bytes > PARTS_BYTES))
         p->parts /= 2;
     p->slices = (int)rungi_direct_parts(p->threads, p->parts);
     p->slices = p->slices < p->panels.count ? p->slices : p->panels.count;

@@ -24,7 +24,7 @@
 //           ...                                     ...    panel 0     panel 1      panel 2
 //
 // Every sum runs over channels, or tiles, in their order and has one accumulator, whatever the
-// blocks are; the weight gradient's tiles are cut into parts by their number alone, which are added
+// blocks are; the weight gradient's tiles are cut into parts by the shapes alone, which are added
 // in a fixed tree. So any number of threads gives the same bits. AVX2 and AVX-512 give the same
 // bits too; plain C rounds products before it adds them.
 #ifndef RUNGI_OPS_CONV2D_WINOGRAD_H

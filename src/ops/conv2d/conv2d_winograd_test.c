@@ -33,6 +33,8 @@ static void threads_do_not_show(void **state)
          {RUNGI_IN(1, 180, 11, 18), RUNGI_IN(190, 180, 3, 3), RUNGI_IN(190)},
          3,
          &same},
+        // Whole vectors of 8 and not of 16, near the weights for which there are fewer parts.
+        {"parts", {RUNGI_IN(4, 88, 64, 64), RUNGI_IN(88, 88, 3, 3), RUNGI_IN(88)}, 3, &same},
     };
     (void)state;
     for (size_t i = 0; i < RUNGI_COUNT(cases); i++)

@@ -96,7 +96,7 @@ static void plan_blocks(weight_plan *p)
     int64_t channels = parts_of(p->x.c, lanes) * lanes, outputs = parts_of(p->dy.c, lanes) * lanes;
     p->v.chunk = channels;
     p->z_chunk = outputs;
-    int64_t bytes = POINTS * 4 * channels * outputs;
+    int64_t bytes = POINTS * 4 * p->x.c * p->dy.c; // whatever the lanes: parts show in the bits
     if (bytes <= PART_BYTES)
         plan_parts(p, bytes);
     else
