@@ -7,12 +7,16 @@
 //   3. guard bytes around all operands, inputs left alone, equal bits in two runs, in place and
 //   (own kernels) for another number of threads; integer hidden outputs equal to the reference's
 //   4. kernels that fuse: a ReLU applied to the output; kernels that add: gradients added to others
+// Of some operators 2 to 4 are done with shapes drawn at random too (ops/random_testing.h).
 #include "testing.h"
 
 #include <math.h>
 #include <stdio.h>
 
+#include "ops/random_testing.h"
 #include "ops/trial.h"
+
+enum { RANDOM_CASES = 24, RANDOM_WORK = 1 << 17 };
 
 extern const rungi_op rungi_op_square; // of docs/adding-an-operator.md
 
@@ -369,19 +373,39 @@ static void check_kernels(const rungi_trial *truth, rungi_layout layout, int thr
     rungi_trial_fini(&t);
 }
 
-static void check_case(const rungi_op *op, const rungi_case *c)
+static bool is_large(const rungi_case *c)
+{
+    return rungi_shape_size(&c->in[0].shape) > 20000; // there to keep several threads busy
+}
+
+static void check_all_kernels(const rungi_op *op, const rungi_case *c)
 {
     rungi_trial truth;
-    bool large = rungi_shape_size(&c->in[0].shape) > 20000; // there to keep several threads busy
-    if (!large && !SANITIZED) // which look for mistakes of memory: the references run below
-        check_differences(op, c);
     assert_ok(rungi_trial_init(&truth, op, c, RUNG_F64, RUNGI_PLAIN, 1));
     run_all_references(&truth);
     for (int layout = RUNGI_PLAIN; layout <= RUNGI_BLOCKED16; layout++)
-        for (int threads = large ? 2 : 1; threads <= 2; threads++)
+        for (int threads = is_large(c) ? 2 : 1; threads <= 2; threads++)
             if (rungi_trial_fits(op, c, (rungi_layout)layout))
                 check_kernels(&truth, (rungi_layout)layout, threads);
     rungi_trial_fini(&truth);
+}
+
+static void check_case(const rungi_op *op, const rungi_case *c)
+{
+    if (!is_large(c) && !SANITIZED) // which look for mistakes of memory: the references run below
+        check_differences(op, c);
+    check_all_kernels(op, c);
+}
+
+static void check_random(void **state)
+{
+    random_case r;
+    (void)state;
+    for (int i = 0; selected[i] && !one_case; i++)
+        for (int k = 0; k < random_cases(RANDOM_CASES) &&
+                        random_case_of(selected[i]->name, k, RANDOM_WORK, &r);
+             k++)
+            check_all_kernels(selected[i], &r.c);
 }
 
 static void check_all(void **state)
@@ -411,6 +435,6 @@ int main(int argc, char **argv)
         }
         one_case = argc > 2 ? argv[2] : NULL;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(check_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(check_all), cmocka_unit_test(check_random)};
     return RUN_TESTS(tests);
 }
