@@ -4,6 +4,7 @@
 #include "ops/conv2d/conv2d_testing.h"
 #include "ops/conv2d/conv2d_winograd_half.h"
 #include "ops/halves.h"
+#include "ops/random_testing.h"
 
 static const rungi_conv2d_attr same = {{1, 1}, {1, 1}, {1, 1}, 1};
 static const rungi_conv2d_attr valid = {{1, 1}, {0, 0}, {1, 1}, 1};
@@ -68,42 +69,56 @@ static void run_truth(rungi_trial *truth)
     run(truth, DATA, "reference", RUNG_ISA_SCALAR, 1);
 }
 
-// Whole numbers so small that no transform of F(2x2) rounds: what is stored is the exact result,
-// rounded once.
+// Whole numbers so small that no transform of F(2x2) rounds; of the weight a fourth of them.
+static void make_whole(const rungi_trial *t, const rungi_operand *o, double factor)
+{
+    for (int64_t k = 0; k < rungi_operand_count(o); k++)
+        rungi_trial_set(t, o, k, factor * round(rungi_trial_get(t, o, k)));
+}
+
+// Is what a kernel stored the exact result, rounded once?
+static void check_rounded(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
+                          const rungi_operand *want, rung_isa isa)
+{
+    for (int64_t k = 0; k < rungi_operand_count(got); k++) {
+        float exact = (float)rungi_trial_get(truth, want, k);
+        float rounded = rung_bf16_to_f32(rung_f32_to_bf16(exact));
+        float value = (float)rungi_trial_get(t, got, k);
+        if (value != rounded)
+            fail_msg("%s, %s: element %d is %g, not %g", t->which->name, rung_isa_name(isa), (int)k,
+                     (double)value, (double)rounded);
+    }
+}
+
+static void check_small_numbers(const rungi_case *c, int threads)
+{
+    rungi_trial t, truth;
+    make_both(c, &t, &truth);
+    make_whole(&t, &t.in[0], 1);
+    make_whole(&t, &t.in[1], 4);
+    make_whole(&t, &t.gout[0], 1);
+    copy_values(&truth, &truth.in[0], &t, &t.in[0]);
+    copy_values(&truth, &truth.in[1], &t, &t.in[1]);
+    copy_values(&truth, &truth.gout[0], &t, &t.gout[0]);
+    run_truth(&truth);
+    for (int isa = RUNG_ISA_SCALAR; isa <= (int)rungi_cpu_isa(); isa++) {
+        run_half(&t, RUNGI_FORWARD, false, (rung_isa)isa, threads);
+        check_rounded(&t, &t.out[0], &truth, &truth.out[0], (rung_isa)isa);
+        run_half(&t, DATA, false, (rung_isa)isa, threads);
+        check_rounded(&t, &t.gin[0], &truth, &truth.gin[0], (rung_isa)isa);
+    }
+    rungi_trial_fini(&t);
+    rungi_trial_fini(&truth);
+}
+
 static void small_numbers_are_exact(void **state)
 {
+    random_case r;
     (void)state;
-    for (size_t i = 0; i < RUNGI_COUNT(cases); i++) {
-        rungi_trial t, truth;
-        make_both(&cases[i], &t, &truth);
-        for (int64_t k = 0; k < rungi_operand_count(&t.in[1]); k++) // a fourth of them is whole
-            rungi_trial_set(&t, &t.in[1], k, 4 * round(rungi_trial_get(&t, &t.in[1], k)));
-        const rungi_operand *images[2] = {&t.in[0], &t.gout[0]};
-        for (int m = 0; m < 2; m++)
-            for (int64_t k = 0; k < rungi_operand_count(images[m]); k++)
-                rungi_trial_set(&t, images[m], k, round(rungi_trial_get(&t, images[m], k)));
-        copy_values(&truth, &truth.in[0], &t, &t.in[0]);
-        copy_values(&truth, &truth.in[1], &t, &t.in[1]);
-        copy_values(&truth, &truth.gout[0], &t, &t.gout[0]);
-        run_truth(&truth);
-        const rungi_operand *got[2] = {&t.out[0], &t.gin[0]};
-        const rungi_operand *want[2] = {&truth.out[0], &truth.gin[0]};
-        for (int isa = RUNG_ISA_SCALAR; isa <= (int)rungi_cpu_isa(); isa++)
-            for (int pass = 0; pass < 2; pass++) {
-                run_half(&t, pass ? DATA : RUNGI_FORWARD, false, (rung_isa)isa, 2);
-                for (int64_t k = 0; k < rungi_operand_count(got[pass]); k++) {
-                    float exact = (float)rungi_trial_get(&truth, want[pass], k);
-                    float rounded = rung_bf16_to_f32(rung_f32_to_bf16(exact));
-                    float value = (float)rungi_trial_get(&t, got[pass], k);
-                    if (value != rounded)
-                        fail_msg("%s, %s, pass %d: element %d is %g, not %g", cases[i].name,
-                                 rung_isa_name((rung_isa)isa), pass, (int)k, (double)value,
-                                 (double)rounded);
-                }
-            }
-        rungi_trial_fini(&t);
-        rungi_trial_fini(&truth);
-    }
+    for (size_t i = 0; i < RUNGI_COUNT(cases); i++)
+        check_small_numbers(&cases[i], 2);
+    for (int i = 0; i < random_cases(30) && random_case_of("winograd", i, 1 << 20, &r); i++)
+        check_small_numbers(&r.c, (int)random_between(&r, 1, 17));
 }
 
 // The l2 norm of the error over that of the truth.
