@@ -525,6 +525,27 @@ static void from_zero(void **state)
     assert_true(share[0] > 0.5 && share[1] < 0.1);
 }
 
+// However values lie, the axis has two numbers or more.
+static void values_have_a_scale(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2000; k++) {
+        double low = 0.5 + k % 40 * 0.02, y[] = {low, low * (1.02 + k / 40 * 0.06)};
+        rungi_svg_series loss = {"loss", NULL, y, 2, true, 0};
+        rungi_string out = {0};
+        int numbers = 0;
+        assert_ok(rungi_svg_line_chart(
+            &(rungi_svg_lines){
+                .log_y = k % 2, .series = &loss, .count = 1, .height = 300 + k % 7 * 20},
+            &out));
+        for (const char *at = out.data; (at = strstr(at, "class=\"rg-grid\"")); at++)
+            numbers++;
+        if (numbers < 2 || numbers > 12)
+            fail_msg("%g to %g: %d numbers", y[0], y[1], numbers);
+        rungi_string_fini(&out);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--write") == 0) {
@@ -536,15 +557,11 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_zero),
-        cmocka_unit_test(texts_of_lines),
-        cmocka_unit_test(texts_of_ranges),
-        cmocka_unit_test(texts_of_bars),
-        cmocka_unit_test(tick_labels),
-        cmocka_unit_test(thins_out),
-        cmocka_unit_test(texts_of_rooflines),
-        cmocka_unit_test(texts_of_stacks),
-        cmocka_unit_test(layers_stand_on_each_other),
+        cmocka_unit_test(from_zero),       cmocka_unit_test(values_have_a_scale),
+        cmocka_unit_test(texts_of_lines),  cmocka_unit_test(texts_of_ranges),
+        cmocka_unit_test(texts_of_bars),   cmocka_unit_test(tick_labels),
+        cmocka_unit_test(thins_out),       cmocka_unit_test(texts_of_rooflines),
+        cmocka_unit_test(texts_of_stacks), cmocka_unit_test(layers_stand_on_each_other),
     };
     return RUN_TESTS(tests);
 }

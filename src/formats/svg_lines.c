@@ -88,10 +88,20 @@ static bool find_ranges(plot *p, bool *integers_out)
     return any;
 }
 
+// One number would tell no scale: then there are more of them. Returns how many were asked for.
+static int value_ticks(rungi_svg_axis *axis, int wanted)
+{
+    const int most = 2 * wanted;
+    rungi_svg_ticks(axis, wanted, false);
+    while (axis->count < 2 && wanted < most)
+        rungi_svg_ticks(axis, ++wanted, false);
+    return wanted;
+}
+
 // Ends the value axis at round numbers, or a little beyond the data.
 static void round_range(rungi_svg_axis *axis, int wanted)
 {
-    rungi_svg_ticks(axis, wanted, false);
+    wanted = value_ticks(axis, wanted);
     if (axis->log) {
         double margin = pow(axis->high / axis->low, 0.04);
         axis->low = fmax(axis->low / margin, 1e-307);
@@ -101,7 +111,7 @@ static void round_range(rungi_svg_axis *axis, int wanted)
         axis->low = floor(axis->low / step + 1e-6) * step;
         axis->high = ceil(axis->high / step - 1e-6) * step;
     }
-    rungi_svg_ticks(axis, wanted, false);
+    value_ticks(axis, wanted);
 }
 
 // The legend wraps into rows; y is moved below it.
