@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/ceilings.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -110,12 +111,31 @@ static void await(const _Atomic int *flag, int value)
 typedef struct ping {
     _Alignas(64) _Atomic int flag;
     _Alignas(64) rung_context *context;
+    cpu_set_t cores;
     int64_t best; // nanoseconds of PING_ROUNDS rounds
 } ping;
 
+// Binds this thread to core `place` of those; returns where it was allowed to run.
+static cpu_set_t move_to(const cpu_set_t *cores, int place)
+{
+    cpu_set_t before = *cores, one;
+    (void)pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+    for (size_t core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, cores) && place-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(core, &one);
+            (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+            break;
+        }
+    return before;
+}
+
+// Each on a core of its own. Left to the system both may share one, when a thread of somebody else
+// still spins on the other; and then each look of one waits for the other to let it run.
 static rung_status play(void *arg, int member)
 {
     ping *p = arg;
+    const cpu_set_t before = move_to(&p->cores, member);
     for (int repeat = 0; repeat < PING_REPEATS; repeat++) {
         int64_t begin = rungi_now(p->context);
         for (int i = 0; i < PING_ROUNDS; i++) {
@@ -132,6 +152,7 @@ static rung_status play(void *arg, int member)
         if (member == 0 && (p->best == 0 || took < p->best))
             p->best = took;
     }
+    (void)pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     return RUNG_OK;
 }
 
@@ -143,6 +164,7 @@ rung_status rungi_round_trip_measure(rung_context *context, double *seconds_out)
         return RUNG_OK;
     }
     ping p = {.context = context};
+    rungi_cores_allowed(&p.cores);
     RUNG_TRY(rungi_team_create(2, &team));
     rung_status status = rungi_team_run(team, play, &p);
     rungi_team_destroy(&team);

@@ -3,6 +3,7 @@
 #include "testing.h"
 
 #include <math.h>
+#include <sched.h>
 
 #include "measure/ceilings.h"
 
@@ -19,6 +20,21 @@ static void all_are_positive(void **state)
         assert_true(c.bytes[i] > 1e6 && c.bytes[i] < 1e13);
     }
     assert_true(c.round_trip >= 0 && c.round_trip < 1);
+    rung_context_destroy(&context);
+}
+
+// The caller may run afterwards where it could before.
+static void round_trip_leaves_affinity(void **state)
+{
+    rung_context *context;
+    cpu_set_t before, after;
+    double seconds;
+    (void)state;
+    assert_ok(rung_context_create(NULL, &context));
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_ok(rungi_round_trip_measure(context, &seconds));
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
     rung_context_destroy(&context);
 }
 
@@ -56,6 +72,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_are_positive),
+        cmocka_unit_test(round_trip_leaves_affinity),
         cmocka_unit_test(loops_compute),
     };
     return RUN_TESTS(tests);
