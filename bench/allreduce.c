@@ -8,7 +8,6 @@
 //
 // Rank 0 prints "ready" and answers lines of stdin: "run N" takes N steps of CALLS calls each and
 // prints the times of the steps in milliseconds, in one line; "quit" ends.
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,24 +76,13 @@ static rung_status next_steps(const measured *m, int64_t *steps_out)
     return rungi_comm_broadcast(m->comm, steps_out, sizeof *steps_out, 0, "command");
 }
 
-static void bind_to_core(int number)
-{
-    cpu_set_t allowed, own;
-    rungi_cores_allowed(&allowed);
-    for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &allowed) && number-- == 0) {
-            CPU_ZERO(&own);
-            CPU_SET(core, &own);
-            sched_setaffinity(0, sizeof own, &own);
-            return;
-        }
-}
-
 static rung_status serve(void *arg)
 {
     measured *m = arg;
     void *data;
-    bind_to_core(rungi_comm_rank(m->comm));
+    cpu_set_t cores;
+    rungi_cores_allowed(&cores);
+    rungi_cores_bind(&cores, rungi_comm_rank(m->comm));
     RUNG_TRY(rungi_comm_alloc(m->comm, (uint64_t)m->count * sizeof(float), "data", &data));
     m->data = data; // zeros stay zeros, however often they are summed
     if (rungi_comm_rank(m->comm) == 0) {

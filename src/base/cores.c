@@ -47,6 +47,20 @@ void rungi_cores_unbind(void)
         (void)pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
 }
 
+cpu_set_t rungi_cores_bind(const cpu_set_t *cores, int place)
+{
+    cpu_set_t before = *cores, one;
+    (void)pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+    for (size_t core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, cores) && place-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(core, &one);
+            (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+            break;
+        }
+    return before;
+}
+
 int rungi_quota_cores(const char *cpu_max)
 {
     char *rest;

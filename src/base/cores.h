@@ -18,6 +18,10 @@ int rungi_core_count(void);
 // For a thread that was just started: lets it run on all of them.
 void rungi_cores_unbind(void);
 
+// Binds this thread to one of `cores`, the first for place 0; where there are fewer it stays where
+// it is. Returns where it was allowed to run.
+cpu_set_t rungi_cores_bind(const cpu_set_t *cores, int place);
+
 // The part that reads a quota: cores of "max 100000" or "150000 100000" (rounded up), 0 for none.
 int rungi_quota_cores(const char *cpu_max);
 

@@ -82,6 +82,27 @@ static void affinity_counts(void **state)
     assert_int_equal(thread, 1);
 }
 
+static void bound_to_one(void **state)
+{
+    (void)state;
+    cpu_set_t set, own;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int place = 0; place < CPU_COUNT(&set); place++) {
+        cpu_set_t before = rungi_cores_bind(&set, place);
+        assert_true(CPU_EQUAL(&before, &set));
+        assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+        int earlier = 0;
+        for (size_t i = 0; i < CPU_SETSIZE && !CPU_ISSET(i, &own); i++)
+            earlier += CPU_ISSET(i, &set) != 0;
+        assert_int_equal(CPU_COUNT(&own), 1);
+        assert_int_equal(earlier, place);
+        assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    }
+    rungi_cores_bind(&set, CPU_COUNT(&set)); // there is none
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    assert_true(CPU_EQUAL(&own, &set));
+}
+
 static void quotas(void **state)
 {
     (void)state;
@@ -103,6 +124,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(binding_hides_no_core),
         cmocka_unit_test(affinity_counts),
+        cmocka_unit_test(bound_to_one),
         cmocka_unit_test(quotas),
     };
     return RUN_TESTS(tests);

@@ -115,27 +115,12 @@ typedef struct ping {
     int64_t best; // nanoseconds of PING_ROUNDS rounds
 } ping;
 
-// Binds this thread to core `place` of those; returns where it was allowed to run.
-static cpu_set_t move_to(const cpu_set_t *cores, int place)
-{
-    cpu_set_t before = *cores, one;
-    (void)pthread_getaffinity_np(pthread_self(), sizeof before, &before);
-    for (size_t core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, cores) && place-- == 0) {
-            CPU_ZERO(&one);
-            CPU_SET(core, &one);
-            (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-            break;
-        }
-    return before;
-}
-
 // Each on a core of its own. Left to the system both may share one, when a thread of somebody else
 // still spins on the other; and then each look of one waits for the other to let it run.
 static rung_status play(void *arg, int member)
 {
     ping *p = arg;
-    const cpu_set_t before = move_to(&p->cores, member);
+    const cpu_set_t before = rungi_cores_bind(&p->cores, member);
     for (int repeat = 0; repeat < PING_REPEATS; repeat++) {
         int64_t begin = rungi_now(p->context);
         for (int i = 0; i < PING_ROUNDS; i++) {
