@@ -33,14 +33,9 @@ static double terms_of(const rungi_operand *result, const random_case *r)
 static void check_error(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
                         const rungi_operand *want, double terms, double most, const char *what)
 {
-    double top = 4 * sqrt(terms), apart = 0;
-    for (int64_t i = 0; i < rungi_operand_count(got); i++) {
-        double value = rungi_trial_get(truth, want, i);
-        top = fmax(top, fabs(value));
-        apart = fmax(apart, fabs(rungi_trial_get(t, got, i) - value));
-    }
-    if (!(apart <= most * top))
-        fail_msg("%s: %s errs by %.3g of %.3g", t->which->name, what, apart, top);
+    double e = error_of(t, got, truth, want, 4 * sqrt(terms));
+    if (!(e <= most))
+        fail_msg("%s: %s errs by %.3g", t->which->name, what, e);
 }
 
 // The bytes of the results of all passes, one after the other.

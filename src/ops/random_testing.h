@@ -61,7 +61,7 @@ static inline int64_t random_left(int64_t in, int64_t kernel, int stride, int pa
 }
 
 // winograd: 3x3, stride 1, padding up to 1.
-static inline bool random_conv2d(random_case *r, bool winograd)
+static inline bool random_window(random_case *r, bool winograd)
 {
     int64_t n = random_between(r, 1, 8), in = random_size(r, 160), out = random_size(r, 160);
     int64_t size[2], kernel[2], y[2], pad = random_between(r, 0, 1);
@@ -83,6 +83,16 @@ static inline bool random_conv2d(random_case *r, bool winograd)
              (int)n, (int)in, (int)size[0], (int)size[1], (int)out, (int)kernel[0], (int)kernel[1],
              r->conv.stride[0], r->conv.stride[1], r->conv.pad[0], r->conv.pad[1]);
     return r->work > 0;
+}
+
+static inline bool random_conv2d(random_case *r)
+{
+    return random_window(r, random_between(r, 0, 1));
+}
+
+static inline bool random_winograd(random_case *r)
+{
+    return random_window(r, true);
 }
 
 static inline bool random_linear(random_case *r)
@@ -135,33 +145,34 @@ static inline bool random_pool(random_case *r, bool largest)
     return left > 0;
 }
 
-static inline bool random_draw(random_case *r, const char *op)
+static inline bool random_max_pool2d(random_case *r)
 {
-    if (strcmp(op, "conv2d") == 0)
-        return random_conv2d(r, random_between(r, 0, 1));
-    if (strcmp(op, "winograd") == 0)
-        return random_conv2d(r, true);
-    if (strcmp(op, "linear") == 0)
-        return random_linear(r);
-    if (strcmp(op, "batch_norm") == 0)
-        return random_batch_norm(r);
-    return random_pool(r, strcmp(op, "max_pool2d") == 0);
+    return random_pool(r, true);
+}
+
+static inline bool random_avg_pool2d(random_case *r)
+{
+    return random_pool(r, false);
 }
 
 // Case `number` of an operator, with at most so much work. False: none is drawn of it. "winograd":
 // a conv2d that it is for.
 static inline bool random_case_of(const char *op, int number, int64_t most, random_case *r)
 {
-    static const char *const known[] = {"conv2d",     "winograd",   "linear",
-                                        "batch_norm", "max_pool2d", "avg_pool2d"};
-    uint64_t which = 0;
-    while (which < RUNGI_COUNT(known) && strcmp(known[which], op) != 0)
+    static const struct {
+        const char *name;
+        bool (*draw)(random_case *r);
+    } known[] = {{"conv2d", random_conv2d},         {"winograd", random_winograd},
+                 {"linear", random_linear},         {"batch_norm", random_batch_norm},
+                 {"max_pool2d", random_max_pool2d}, {"avg_pool2d", random_avg_pool2d}};
+    size_t which = 0;
+    while (which < RUNGI_COUNT(known) && strcmp(known[which].name, op) != 0)
         which++;
     if (which == RUNGI_COUNT(known))
         return false;
     r->random = rungi_random_make(7, RUNGI_PURPOSE_TEST, which, (uint64_t)number, 0);
     r->at = 0;
-    while (!random_draw(r, op) || r->work > most)
+    while (!known[which].draw(r) || r->work > most)
         continue;
     r->c.name = r->name;
     return true;

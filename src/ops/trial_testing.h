@@ -36,17 +36,23 @@ static inline void run(rungi_trial *t, int pass, const char *kernel, rung_isa is
     assert_true(rungi_trial_guards(t));
 }
 
-// The largest difference, of the largest value.
-static inline double error(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
-                           const rungi_operand *want)
+// The largest difference, of the largest value or `top`, if that is larger.
+static inline double error_of(const rungi_trial *t, const rungi_operand *got,
+                              const rungi_trial *truth, const rungi_operand *want, double top)
 {
-    double top = 0, apart = 0;
+    double apart = 0;
     for (int64_t i = 0; i < rungi_operand_count(got); i++) {
         double value = rungi_trial_get(truth, want, i);
         top = fmax(top, fabs(value));
         apart = fmax(apart, fabs(rungi_trial_get(t, got, i) - value));
     }
     return apart / top;
+}
+
+static inline double error(const rungi_trial *t, const rungi_operand *got, const rungi_trial *truth,
+                           const rungi_operand *want)
+{
+    return error_of(t, got, truth, want, 0);
 }
 
 #endif
